@@ -10,10 +10,9 @@ import numpy as np
 import torch
 from sklearn.datasets import load_breast_cancer, load_digits
 
+import _questions
 import maskevidence as me
-from _questions import smiles_model
 from _timing import random_bert
-from maskevidence.texts.text_files import read_texts
 
 SMALLEST_SCALE, LEVELS, HIDDEN = 0.1, 16, 128
 FEW_ROWS = 100  # of the runs that tell the coverage
@@ -190,14 +189,8 @@ def small_bert(n_texts: int, steps: int, _kept: Path | None) -> Subject:
 
 def reactions(n_texts: int, _steps: int, _kept: Path | None) -> Subject | None:
     """The ALBERT of `rxnmapper` and reactions of up to 128 tokens; None if either is not there."""
-    model = smiles_model()
-    if model is None or "MASKEVIDENCE_DATA" not in os.environ:
-        return None
-    texts = read_texts(os.path.join(os.environ["MASKEVIDENCE_DATA"], "reactions", "reactions.csv"))[
-        "reaction"
-    ]
-    short = [text for text in texts if len(model.tokenizer(text).input_ids) <= LONGEST]
-    return Subject(model, model.tokens(short[:n_texts]), None, 4.0)
+    found = _questions.reactions(n_texts, LONGEST) if "MASKEVIDENCE_DATA" in os.environ else None
+    return None if found is None else Subject(*found, None, 4.0)
 
 
 # name -> what makes it from the numbers of rows and of training steps, and the file that keeps a network

@@ -16,7 +16,7 @@ from _timing import data, is_quick
 from maskevidence.texts.text_files import read_texts
 
 FEWEST = 7  # tokens of a choice; all masks of shorter ones are scored, without an error
-REACTIONS, LONGEST = "ALBERT, reactions", 256  # tokens
+REACTIONS = "ALBERT, reactions"
 _HELD_OUT = 0.05  # of the lines, at the end
 
 
@@ -89,13 +89,13 @@ def _lengths(tokenizer: Any, texts: list[str]) -> np.ndarray:
     return np.array([len(ids) for ids in tokenizer(texts, add_special_tokens=False, verbose=False).input_ids])
 
 
-def reactions(n_texts: int) -> tuple[me.models.MaskedLM, me.Tokens] | None:
-    """A small ALBERT and reactions of at most 256 tokens; None if its package is not installed."""
+def reactions(n_texts: int, longest: int = 256) -> tuple[me.models.MaskedLM, me.Tokens] | None:
+    """A small ALBERT and reactions of at most so many tokens; None if its package is not installed."""
     model = smiles_model()
     if model is None:
         return None
     every = read_texts(str(data("reactions", "reactions.csv")))["reaction"]
-    texts = [text for text in every if len(model.tokenizer(text).input_ids) <= LONGEST]
+    texts = [text for text in every if len(model.tokenizer(text).input_ids) <= longest]
     return model, model.tokens(texts[:n_texts])
 
 

@@ -10,13 +10,12 @@ order mixture is known exactly.
 
 import resource
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
-from _timing import Target, arguments, finish, machine, mean_and_se, show
+from _timing import Target, arguments, finish, machine, mean_and_se, show, timed
 
 # isort: split
 import numpy as np
@@ -114,15 +113,13 @@ def trained_on_text(n_texts: int, steps: int) -> tuple[dict[str, Any], Tokens]:
 
 
 @cache
-def timed(model: Any, tokens: Tokens, design: me.MaskDesign | str) -> tuple[me.EvidenceEstimate, float]:
-    start = time.process_time()
-    estimate = me.estimate_evidence(model, tokens, design, check=False)
-    return estimate, time.process_time() - start
+def scored(model: Any, tokens: Tokens, design: me.MaskDesign | str) -> tuple[me.EvidenceEstimate, float]:
+    return timed(partial(me.estimate_evidence, model, tokens, design, check=False))
 
 
 def exact_numbers(model: Any, tokens: Tokens) -> tuple[me.EvidenceEstimate, float, np.ndarray]:
     """The order mixture, its seconds, and the area of each observation, from the same masks."""
-    estimate, seconds = timed(model, tokens, me.Exhaustive(order_mixture=True))
+    estimate, seconds = scored(model, tokens, me.Exhaustive(order_mixture=True))
     scores = estimate.scores
     weight = me.Exhaustive().summation(scores.n_tokens, scores.draw, scores.size).weight
     return estimate, seconds, np.bincount(np.unique(scores.id, return_inverse=True)[1], weight * scores.score)
@@ -138,7 +135,7 @@ def time_of_16() -> dict[str, float]:
     context[:, [0, -1]] = True
     tokens = Tokens(ids, ~context, context, torch.arange(1))
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    estimate, seconds = timed(model, tokens, me.Exhaustive(order_mixture=True))
+    estimate, seconds = scored(model, tokens, me.Exhaustive(order_mixture=True))
     memory = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
     print(
         f"\nD = 16, one text, a BERT of 2 layers of 128: {estimate.n_masks:,} masks, {seconds:.0f} s of one "
@@ -155,7 +152,7 @@ def brackets(models: Mapping[str, tuple[Any, Tokens]]) -> tuple[dict[str, Any], 
         mixture = exact.per_observation
         gaps[name] = mixture - area
         for n in ORDERS:
-            estimate, _ = timed(model, tokens, me.Orderings(n, bound="importance"))
+            estimate, _ = scored(model, tokens, me.Orderings(n, bound="importance"))
             found, spread = estimate.bracket, estimate.order_spread
             assert found is not None
             assert spread is not None
@@ -193,7 +190,7 @@ def policies(name: str, model: Any, tokens: Tokens, others: Mapping[str, me.Mask
     """One table of all numbers that a text can be given, with errors paired with left-to-right."""
     designs: dict[str, me.MaskDesign | str] = {**others}
     designs |= {word: f"policy:{word}" for word in POLICIES}
-    found = {word: timed(model, tokens, design) for word, design in designs.items()}
+    found = {word: scored(model, tokens, design) for word, design in designs.items()}
     mixture, seconds, area = exact_numbers(model, tokens)
     as_area = replace(mixture, per_observation=area, kind="lower_bound", log_evidence=float(area.mean()))
     found = {"area": (as_area, seconds), "order mixture": (mixture, seconds), **found}

@@ -11,10 +11,11 @@ the package `rxnmapper` is installed (see _questions.py; needs `MASKEVIDENCE_DAT
 import math
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from _timing import Target, arguments, finish, machine, show
+from _timing import Target, arguments, finish, machine, show, timed
 
 # isort: split
 import numpy as np
@@ -91,9 +92,8 @@ def by_architecture(quick: bool) -> tuple[dict[str, Any], list[Target]]:
         models[REACTIONS] = trained
     found, rows = {}, []
     for name, (model, some) in models.items():
-        start = time.perf_counter()
-        report = me.check_model(model, some)
-        seconds, failed = time.perf_counter() - start, [finding.check for finding in report.failed]
+        report, seconds = timed(partial(me.check_model, model, some), time.perf_counter)
+        failed = [finding.check for finding in report.failed]
         applied = sum(finding.status != "skipped" for finding in report.findings)
         found[name] = {"seconds": seconds, "applied": applied, "failed": failed}
         rows.append((name, str(applied), f"{seconds:.1f}", ", ".join(failed)))

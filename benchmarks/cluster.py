@@ -22,6 +22,7 @@ import torch
 import maskevidence as me
 from maskevidence.core.masks.design import MaskKey, n_masks
 from maskevidence.core.scores.score_masks import Scoring
+from maskevidence.core.support.progress import silent
 from maskevidence.ray import RayEngine
 from maskevidence.runs.blocks import Piece, Scorer, Work, local_engine
 
@@ -39,13 +40,8 @@ def main() -> int:
     torch.set_num_threads(1)
     os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0"}
     start = time.perf_counter()
-    ray.init(
-        address="local",
-        num_cpus=max(WORKERS),
-        include_dashboard=False,
-        log_to_driver=False,
-        logging_level="error",
-    )
+    quiet = {"include_dashboard": False, "log_to_driver": False, "logging_level": "error"}
+    ray.init(address="local", num_cpus=max(WORKERS), **quiet)
     seconds = {"Ray on this machine, start": time.perf_counter() - start}
     numbers: dict[str, Any] = {}
     targets: list[Target] = []
@@ -120,7 +116,7 @@ def throughput(
         )
     rates: dict[tuple[str, int], list[float]] = {key: [] for key in contestants}
     first: dict[tuple[str, int], list[float]] = {key: [] for key in contestants}
-    work[0].score(model, scoring, _silent)
+    work[0].score(model, scoring, silent)
     for _ in range(1 if quick else 3):
         for key, run in contestants.items():
             rate, until_first = run()
@@ -157,17 +153,13 @@ def by_engine(engine: Any, n: int, model: Any, work: Sequence[Work], scoring: Sc
     start, moments = time.perf_counter(), []
     score_all: Scorer
     with engine() as score_all:
-        score_all(model, work, scoring, _silent, lambda *_: moments.append(time.perf_counter()))
+        score_all(model, work, scoring, silent, lambda *_: moments.append(time.perf_counter()))
     return _rate(moments, n, masks_of(work[0], scoring)), moments[0] - start
 
 
 def _rate(moments: list[float], n: int, masks: int) -> float:
     begin, end = len(moments) // 3, len(moments) - n
     return (end - begin) * masks / (moments[end] - moments[begin])
-
-
-def _silent(_steps: int, _description: str | None = None) -> None:
-    pass
 
 
 class Waiting(torch.nn.Module):
@@ -195,7 +187,7 @@ def handing_out() -> dict[int, float]:
             time.sleep(0.01)
 
         with RayEngine(workers=n)() as score_all:
-            score_all(Waiting(), work, scoring, _silent, done)
+            score_all(Waiting(), work, scoring, silent, done)
         begin, end = 10, len(moments) - 1 - n
         each = (moments[end] - moments[begin]) / (end - begin)
         found[n] = (each - SECONDS_A_CALL / n) * 1000 / 128

@@ -25,7 +25,7 @@ from functools import partial
 from typing import Any
 from unittest import mock
 
-from _timing import Target, arguments, finish, interleaved, machine, show, times_faster
+from _timing import Target, arguments, finish, interleaved, machine, show, timed, times_faster
 
 # isort: split
 import numpy as np
@@ -184,10 +184,8 @@ def large(*, quick: bool) -> tuple[dict[str, float], list[Target]]:
     """CPU seconds of kernels on large tables, each once."""
     found, n, targets = dict[str, float](), 2000 if quick else 10**6, list[Target]()
 
-    def timed(name: str, most: float, call: Callable[[], Any]) -> Any:
-        start = time.process_time()
-        answer = call()
-        found[name] = time.process_time() - start
+    def measure(name: str, most: float, call: Callable[[], Any]) -> Any:
+        answer, found[name] = timed(call)
         if most < np.inf:
             targets.append(Target(f"{name}, CPU s", found[name], high=most))
         return answer
@@ -195,15 +193,15 @@ def large(*, quick: bool) -> tuple[dict[str, float], list[Target]]:
     for share, most in ((0.02, 10.0), (0.1, np.inf)):
         x, holes = rows_of(n, 20, share)
         kernels = me.models.KernelGaussian(n_features=20).fit(holes[:5000], shrinkage=0.002, bandwidth=0.7)
-        timed(f"impute {n:,} x 20, {share:.0%} missing", most, partial(kernels.impute, holes))
+        measure(f"impute {n:,} x 20, {share:.0%} missing", most, partial(kernels.impute, holes))
         n_terms = int(np.isnan(holes).any(1).sum()) * len(kernels.centres)
-        timed(f"  its exponentials alone, {share:.0%}", np.inf, partial(exponentials, n_terms))
+        measure(f"  its exponentials alone, {share:.0%}", np.inf, partial(exponentials, n_terms))
     few = x[: n // 10]
-    timed(f"cells {len(few):,} x 20", 20.0, lambda: me.wrong_cells("kernel-gaussian", few))
+    measure(f"cells {len(few):,} x 20", 20.0, lambda: me.wrong_cells("kernel-gaussian", few))
     wide, holes = rows_of(*((20, 40) if quick else (200, 5000)), 0.001)
     kernels = me.models.KernelGaussian(n_features=wide.shape[1])
-    timed("fit {:,} x {:,}".format(*wide.shape), 20.0, lambda: kernels.fit(wide))
-    timed("20 of these rows filled", np.inf, lambda: kernels.impute(holes[:20]))
+    measure("fit {:,} x {:,}".format(*wide.shape), 20.0, lambda: kernels.fit(wide))
+    measure("20 of these rows filled", np.inf, lambda: kernels.impute(holes[:20]))
     return found, targets
 
 

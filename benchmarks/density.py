@@ -27,9 +27,10 @@ run here: EoNADE with 16 orders reaches -82.31 on dna (Uria, Murray, Larochelle 
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
-from _timing import Target, arguments, data, finish, machine, show
+from _timing import Target, arguments, data, finish, machine, show, timed
 
 # isort: split
 import numpy as np
@@ -164,20 +165,19 @@ def lace(train: Rows) -> Iterator[tuple[str, Model]]:
 
 def chosen(candidates: Iterator[tuple[str, Model]], valid: Rows, test: Rows) -> Result:
     """The candidate that is best on the valid part, on the test part."""
-    start, best = time.perf_counter(), (-np.inf, "", None)
-    for note, model in candidates:
-        value = float(model(valid).mean())
-        best = max(best, (value, note, model), key=lambda entry: entry[0])
-    seconds = time.perf_counter() - start
-    each = best[2](test)
-    return Result(float(each.mean()), float(each.std(ddof=1) / np.sqrt(len(each))), seconds, best[1])
+
+    def best() -> tuple[str, Model]:
+        return max(candidates, key=lambda candidate: float(candidate[1](valid).mean()))
+
+    (note, model), seconds = timed(best, time.perf_counter)
+    each = model(test)
+    return Result(float(each.mean()), float(each.std(ddof=1) / np.sqrt(len(each))), seconds, note)
 
 
 def masked_network(train: Rows, valid: Rows, test: Rows, **options: Any) -> tuple[Result, Result, Any]:
     """The importance bound of 16 orders, the area, and the network."""
-    start = time.perf_counter()
-    network = me.models.MaskedNetwork(train.shape[1]).fit(train, held_out=valid, **options)
-    seconds = time.perf_counter() - start
+    fit = partial(me.models.MaskedNetwork(train.shape[1]).fit, train, held_out=valid, **options)
+    network, seconds = timed(fit, time.perf_counter)
     note = f"epoch {network.history.best_epoch} of {len(network.history)}"
     bound = me.estimate_evidence(network, test, me.Orderings(16, bound="importance"), batch_size=4096)
     area = me.estimate_evidence(network, test, me.RandomSize(8), batch_size=4096)

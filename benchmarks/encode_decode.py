@@ -13,9 +13,10 @@ sampling.
 import sys
 import time
 import warnings
+from functools import partial
 from pathlib import Path
 
-from _timing import arguments, finish, machine, show
+from _timing import arguments, finish, machine, show, timed
 
 # isort: split
 import numpy as np
@@ -78,13 +79,10 @@ def main() -> int:
         exact = me.estimate_evidence(ppca, x, design).per_observation
         for name, rule in rules.items():
             vae.conditioning = rule
-            start = time.perf_counter()
-            bias = me.estimate_evidence(vae, x, design).per_observation - exact
-            seconds = time.perf_counter() - start
+            estimate, seconds = timed(partial(me.estimate_evidence, vae, x, design), time.perf_counter)
+            bias = estimate.per_observation - exact
             se = bias.std(ddof=1) / np.sqrt(n_rows)
-            cells[name] += [f"{bias.mean():+.3f} ± {se:.3f}"] + (
-                [f"{seconds:.2f}"] if label == "exact" else []
-            )
+            cells[name] += [f"{bias.mean():+.3f} ± {se:.3f}", *([f"{seconds:.2f}"] * (label == "exact"))]
             numbers[name] |= {f"{label}, bias": float(bias.mean()), f"{label}, se": float(se)}
     title = f"Area − exact area, nats per row, D={D}, K={K}, {n_rows} rows, {chains} chains; {machine()}"
     show(title, ("conditionals", "exact encoder", "s", "poor encoder"), [(n, *c) for n, c in cells.items()])
@@ -108,9 +106,8 @@ def show_trained(numbers: dict[str, dict[str, float]], quick: bool) -> None:
     )
     for rule in rules[::3] if quick else rules:
         vae.conditioning = rule
-        start = time.perf_counter()
-        estimate = me.estimate_evidence(vae, x, me.RandomSize(16, 4))
-        seconds = time.perf_counter() - start
+        score = partial(me.estimate_evidence, vae, x, me.RandomSize(16, 4))
+        estimate, seconds = timed(score, time.perf_counter)
         lines.append((str(rule), f"{estimate.log_evidence:.2f} ± {estimate.mask_se:.2f}", f"{seconds:.1f}"))
         numbers["trained VAE"][str(rule)] = estimate.log_evidence
     title = f"Area of a VAE trained by the ELBO, {len(x)} held-out digits, nats per image ± Monte-Carlo error"

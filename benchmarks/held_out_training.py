@@ -12,8 +12,9 @@ mask of random size for every row and step.
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 
-from _timing import arguments, data, finish, machine, mean_and_se, show
+from _timing import arguments, data, finish, machine, mean_and_se, show, timed
 
 # isort: split
 import numpy as np
@@ -67,9 +68,8 @@ def main() -> int:
             for how in ("EM or closed form", "exact likelihood", "masked, random size"):
                 train_values, test_values, seconds = [], [], []
                 for rows, test in parts:
-                    start = time.perf_counter()
-                    model = train_one(how, build, rows, epochs)
-                    seconds.append(time.perf_counter() - start)
+                    model, took = timed(partial(train_one, how, build, rows, epochs), time.perf_counter)
+                    seconds.append(took)
                     train_values.append(float(model.score_samples(rows).mean()))
                     test_values.append(float(model.score_samples(test).mean()))
                 held_out[how] = test_values
@@ -85,11 +85,8 @@ def main() -> int:
                         f"{np.median(seconds):.2f}",
                     )
                 )
-                numbers[f"{name}, {model_name}, {how}"] = {
-                    "train": train_values,
-                    "held_out": test_values,
-                    "seconds": seconds,
-                }
+                found = {"train": train_values, "held_out": test_values, "seconds": seconds}
+                numbers[f"{name}, {model_name}, {how}"] = found
     title = (
         f"Log evidence, nats per row in standard units, mean ± standard error over {n_splits} splits; "
         f"K={N_COMPONENTS}, {epochs} Adam steps of {LEARNING_RATE}; {machine()}"

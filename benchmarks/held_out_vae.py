@@ -13,9 +13,10 @@ import sys
 import time
 import warnings
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
-from _timing import arguments, data, finish, machine, show
+from _timing import arguments, data, finish, machine, show, timed
 
 # isort: split
 import numpy as np
@@ -60,18 +61,11 @@ def main() -> int:
         for name, objective in OBJECTIVES.items():
             model = VAE(n_features=train.shape[1], n_components=20, seed=seed)
             model.set_units(train)
-            start = time.perf_counter()
-            me.fit(
-                model,
-                train,
-                objective(seed),
-                epochs=steps * BATCH // n_train,
-                batch_size=BATCH,
-                learning_rate=LEARNING_RATE,
-                seed=seed,
-                evidence_every=0,
+            how = {"epochs": steps * BATCH // n_train, "batch_size": BATCH, "evidence_every": 0}
+            fit = partial(
+                me.fit, model, train, objective(seed), learning_rate=LEARNING_RATE, seed=seed, **how
             )
-            seconds.setdefault(name, []).append(time.perf_counter() - start)
+            seconds.setdefault(name, []).append(timed(fit, time.perf_counter)[1])
             bounds_of.setdefault(name, []).append(bounds(model, test, annealings))
     best = {
         name: np.array([max(b.mean for b in each) for each in of_seeds])
@@ -102,16 +96,8 @@ def main() -> int:
         f"Log evidence of {n_test} MNIST test images, nats per image, mean ± standard error over "
         f"{len(seeds)} seeds; {steps} Adam steps of {BATCH} of {n_train:,} training images; {machine()}"
     )
-    columns = (
-        "trained by",
-        "importance",
-        "annealed, prior",
-        "annealed, encoder",
-        "tightest",
-        "− ELBO, paired",
-        "s",
-    )
-    show(title, columns, lines)
+    columns = "trained by|importance|annealed, prior|annealed, encoder|tightest|− ELBO, paired|s"
+    show(title, columns.split("|"), lines)
     return finish(numbers, [], options.json)
 
 

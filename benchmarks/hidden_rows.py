@@ -16,11 +16,11 @@ takes the density of the prior and an optimiser; dynesty (500 live points) runs 
 
 import os
 import sys
-import time
 from collections.abc import Callable
+from importlib.util import find_spec
 from typing import Any
 
-from _timing import Target, arguments, finish, is_quick, machine, show
+from _timing import Target, arguments, finish, is_quick, machine, show, timed
 
 os.environ["OMP_NUM_THREADS"] = "1"
 
@@ -82,11 +82,6 @@ SETS: dict[str, Callable[[int], Set]] = {
     "regression, 6 regressors": lambda seed: regression(seed, 6),
     "Gaussian process, RBF 0.3": gaussian_process,
 }
-
-
-def timed(run: Callable[[], Any]) -> tuple[Any, float]:
-    start = time.process_time()
-    return run(), time.process_time() - start
 
 
 def closed_forms(targets: list[Target]) -> list[tuple[str, ...]]:
@@ -223,14 +218,6 @@ def nested(log_likelihood: Callable[..., float], prior: Callable[..., Any], n: i
     return float(sampler.results.logz[-1]), float(sampler.results.logzerr[-1])
 
 
-def has_dynesty() -> bool:
-    try:
-        import dynesty  # noqa: F401
-    except ImportError:
-        return False
-    return True
-
-
 def beside(n: int, targets: list[Target]) -> list[tuple[str, ...]]:
     """The conjugate regression and a logistic regression by several methods."""
     _, x, y, exact = regression(0)
@@ -243,7 +230,7 @@ def beside(n: int, targets: list[Target]) -> list[tuple[str, ...]]:
     ]
     logistic, reference = logistic_regression(n)
     rows += logistic
-    if has_dynesty():
+    if find_spec("dynesty") is not None:
 
         def prior(u: np.ndarray) -> np.ndarray:
             s2 = stats.invgamma.ppf(u[-1], 1.0)
@@ -255,13 +242,8 @@ def beside(n: int, targets: list[Target]) -> list[tuple[str, ...]]:
         (value, error), seconds = timed(lambda: nested(likelihood, prior, 7))
         rows.append(("regression", "dynesty", f"{value:.3f} ± {error:.3f}", f"{seconds:.2f}"))
         targets.append(Target("regression: dynesty's seconds over ours", seconds / took, low=10))
-        targets.append(
-            Target(
-                "regression: ours less dynesty's, in its error",
-                abs(ours.log_evidence - value) / error,
-                high=3,
-            )
-        )
+        apart = abs(ours.log_evidence - value) / error
+        targets.append(Target("regression: ours less dynesty's, in its error", apart, high=3))
         z, labels = logistic_data()
         sign = 2 * labels - 1
         (value, error), seconds = timed(

@@ -16,13 +16,12 @@ standard deviation of `BayesianRidge.predict`), and the column mean the standard
 
 import math
 import sys
-import time
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from _timing import Target, arguments, data, finish, machine, show
+from _timing import Target, arguments, data, finish, machine, show, timed
 
 # isort: split
 import numpy as np
@@ -46,15 +45,15 @@ class Filled(NamedTuple):
     """What a method gives for every value of the table; variance, low and high are None without error bars.
 
     Attributes:
-        seconds: of fit and transform.
         values: shape (N, D).
+        seconds: of fit and transform.
         variance: shape (N, D).
         low: shape (N, D); the lower ends of 90 % intervals.
         high: shape (N, D); the upper ends.
     """
 
-    seconds: float
     values: np.ndarray
+    seconds: float
     variance: np.ndarray | None = None
     low: np.ndarray | None = None
     high: np.ndarray | None = None
@@ -79,8 +78,8 @@ class Result:
 
 def masked_imputer(left: np.ndarray) -> Filled:
     imputer = MaskedImputer(random_state=0)
-    seconds, values = timed(lambda: imputer.fit_transform(left))
-    return Filled(seconds, values, imputer.impute(left).variance, *imputer.intervals(left, LEVEL))
+    filled = timed(lambda: imputer.fit_transform(left))
+    return Filled(*filled, imputer.impute(left).variance, *imputer.intervals(left, LEVEL))
 
 
 def iterative_imputer(left: np.ndarray) -> Filled:
@@ -88,12 +87,12 @@ def iterative_imputer(left: np.ndarray) -> Filled:
     imputer = IterativeImputer(random_state=0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        seconds, values = timed(lambda: imputer.fit_transform(left))
+        values, seconds = timed(lambda: imputer.fit_transform(left))
     variance = np.zeros_like(values)
     for step in imputer.imputation_sequence_[-left.shape[1] :]:
         _, deviation = step.estimator.predict(values[:, step.neighbor_feat_idx], return_std=True)
         variance[:, step.feat_idx] = deviation**2
-    return with_normal_intervals(seconds, values, variance)
+    return with_normal_intervals(values, seconds, variance)
 
 
 def with_trees(left: np.ndarray) -> Filled:
@@ -104,23 +103,17 @@ def with_trees(left: np.ndarray) -> Filled:
 
 
 def column_mean(left: np.ndarray) -> Filled:
-    seconds, values = timed(lambda: SimpleImputer().fit_transform(left))
-    return with_normal_intervals(seconds, values, np.broadcast_to(np.nanvar(left, 0), left.shape))
+    filled = timed(lambda: SimpleImputer().fit_transform(left))
+    return with_normal_intervals(*filled, np.broadcast_to(np.nanvar(left, 0), left.shape))
 
 
 def nearest_neighbours(left: np.ndarray) -> Filled:
     return Filled(*timed(lambda: KNNImputer().fit_transform(left)))
 
 
-def with_normal_intervals(seconds: float, values: np.ndarray, variance: np.ndarray) -> Filled:
+def with_normal_intervals(values: np.ndarray, seconds: float, variance: np.ndarray) -> Filled:
     half = NORMAL_QUANTILE * np.sqrt(variance)
-    return Filled(seconds, values, variance, values - half, values + half)
-
-
-def timed(work: Callable[[], Any]) -> tuple[float, Any]:
-    start = time.process_time()
-    result = work()
-    return time.process_time() - start, result
+    return Filled(values, seconds, variance, values - half, values + half)
 
 
 METHODS: dict[str, Callable[[np.ndarray], Filled]] = {

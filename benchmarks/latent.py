@@ -21,11 +21,20 @@ import ctypes
 import json
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
-from _timing import Target, arguments, finish, interleaved, machine, resident, show_results, spread_of_ratio
+from _timing import (
+    Target,
+    arguments,
+    finish,
+    interleaved,
+    machine,
+    resident,
+    show_results,
+    spread_of_ratio,
+    timed,
+)
 
 # isort: split
 import torch
@@ -127,14 +136,10 @@ def refined(*, quick: bool) -> tuple[dict[str, dict[str, float]], list[Target]]:
         }
         spent = dict[str, float]()
         for name, way in ways.items():
-            start = time.process_time()
             with torch.no_grad():
-                way()
-            spent[name] = time.process_time() - start
-        nodes = (each.integration.n_nodes_over(n_components) for each in (ours, before))
-        found[f"{n:,} x {width}, K={n_components}"] = spent | dict(
-            zip(("nodes", "others"), nodes, strict=True)
-        )
+                _, spent[name] = timed(way)
+        nodes, others = (each.integration.n_nodes_over(n_components) for each in (ours, before))
+        found[f"{n:,} x {width}, K={n_components}"] = spent | {"nodes": nodes, "others": others}
     columns = {"s, ours": "{ours:.3f}", "s, 1e-6 and all rows": "{before:.2f}", "floor": "{floor:.3f}"}
     columns |= {"score after it": "{score:.2f}", "nodes": "{nodes}", "of the other": "{others}"}
     show_results(f"Finding the nodes, CPU seconds; {machine()}", "model", columns, found)

@@ -58,25 +58,14 @@ def main() -> int:
         return 0
     numbers, targets = {}, []
     for part in options.parts.split(","):
-        command = [
-            sys.executable,
-            __file__,
-            "--parts",
-            part,
-            "--texts",
-            str(n),
-            "--alone",
-            "--sizes",
-            str(options.sizes),
-        ]
-        answer = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+        words = f"--alone --parts {part} --texts {n} --sizes {options.sizes}".split()
+        answer = subprocess.run(
+            [sys.executable, __file__, *words], check=True, stdout=subprocess.PIPE, text=True
+        ).stdout
         stages: list[list[Any]] = json.loads(answer.splitlines()[-1])
         numbers[part] = {name: {"megabytes": peak, "microseconds": us} for name, peak, us in stages}
-        show(
-            f"{part}, {n:,} texts; {machine()}",
-            ("after", "peak MB", "µs a text"),
-            [map(str, row) for row in stages],
-        )
+        rows = [map(str, row) for row in stages]
+        show(f"{part}, {n:,} texts; {machine()}", ("after", "peak MB", "µs a text"), rows)
         targets.append(Target(f"megabytes, {part}", stages[-1][1], high=MOST_MEGABYTES))
     if "tokens" in numbers:
         spent = sum(numbers["tokens"][stage]["microseconds"] for stage in ("scoring", "summary"))

@@ -57,21 +57,8 @@ def main() -> int:
         me.models.PPCA(options.columns, 2).fit(fitted).save("model")
         for n in sizes:
             write("t.parquet", n, options.columns, seed=2)
-            for name, words in (
-                ("score", ["--design", "random-size:1"]),
-                ("cells", ["--trusted", "trusted.parquet"]),
-            ):
-                command = [
-                    "-m",
-                    "maskevidence",
-                    name,
-                    "model",
-                    "t.parquet",
-                    *words,
-                    "--overwrite",
-                    "--out",
-                    name,
-                ]
+            for name, words in (("score", "--design random-size:1"), ("cells", "--trusted trusted.parquet")):
+                command = f"-m maskevidence {name} model t.parquet {words} --overwrite --out {name}".split()
                 for way, limit in (("at once", None), ("by row groups", options.gigabytes)):
                     megabytes, seconds = measured(command, limit)
                     peaks.setdefault(f"{name} {way}", []).append(megabytes)

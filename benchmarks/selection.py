@@ -24,12 +24,11 @@ The settings:
 
 import os
 import sys
-import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
-from _timing import Target, arguments, finish, machine, show
+from _timing import Target, arguments, finish, machine, show, timed
 
 os.environ["OMP_NUM_THREADS"] = "1"
 
@@ -168,9 +167,7 @@ def measure(setting: Setting, data_sets: int) -> dict[str, Measured]:
                 for model in fit_each_rank(kind, x, components)
             }
             full = SimpleImputer().fit_transform(x) if np.isnan(x).any() else x
-            start = time.process_time()
-            selection = me.select(x, setting.family, components)
-            took = time.process_time() - start
+            selection, took = timed(partial(me.select, x, setting.family, components))
             for name, one in (("select", selection.chosen), ("smallest beside", selection.smallest)):
                 found.setdefault(name, Measured()).add(one.n_components or 0, score_of, took)
             methods: dict[str, Callable[[], int]] = {}
@@ -178,9 +175,8 @@ def measure(setting: Setting, data_sets: int) -> dict[str, Measured]:
                 methods["Minka"] = partial(minka, full)
             methods[search] = partial(grid_search, x, estimator, setting.largest)
             for name, choose in methods.items():
-                start = time.process_time()
-                choice = choose()
-                found.setdefault(name, Measured()).add(choice, score_of, time.process_time() - start)
+                choice, took = timed(choose)
+                found.setdefault(name, Measured()).add(choice, score_of, took)
             advance(1)
     return found
 
@@ -196,9 +192,7 @@ def main() -> int:
     for setting in SETTINGS:
         if options.settings is not None and setting.name not in options.settings:
             continue
-        quick = (
-            Setting(setting.name, setting.draw, setting.family, setting.rows, 3) if options.quick else setting
-        )
+        quick = setting._replace(largest=3) if options.quick else setting
         found = measure(quick, 1 if options.quick else setting.data_sets)
         title = f"{setting.name}, {setting.rows:,} rows, 1 to {quick.largest} components, K={K}"
         columns = ("method", "K found", "fewer, more", "loss on new rows, nats a row", "seconds, median")

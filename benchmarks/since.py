@@ -25,7 +25,7 @@ from pathlib import Path
 from time import process_time
 from typing import IO, Any
 
-from _timing import Target, arguments, finish, machine, show_results
+from _timing import Target, arguments, finish, machine, random_bert, show_results
 
 ROOT = Path(__file__).resolve().parent.parent
 AT_MOST = 1.05
@@ -254,16 +254,10 @@ def bernoulli() -> tuple[Call, Any]:
 
 def network(vocabulary: int, tokenizer: Any = None) -> Any:
     """A BERT with random weights."""
-    import torch
-    from transformers import BertConfig, BertForMaskedLM
-
     import maskevidence as me
 
-    torch.manual_seed(0)
-    bert = BertForMaskedLM(
-        BertConfig(vocab_size=vocabulary, hidden_size=64, num_hidden_layers=2, num_attention_heads=2)
-    )
-    return me.models.MaskedLM(bert.eval(), tokenizer, mask_token_id=4)
+    bert = random_bert(vocabulary, 64, 2, 2, intermediate_size=3072)
+    return me.models.MaskedLM(bert, tokenizer, mask_token_id=4)
 
 
 def bert(design: str, *how: Any, rows: int = 40) -> tuple[Call, Any]:

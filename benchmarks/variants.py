@@ -19,6 +19,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -241,12 +242,8 @@ def measure_agreement(options: Any) -> tuple[dict[str, Any], list[Target]]:
         for _ in range(n)
     ]
     of_four = {"four neighbouring sites": close, "four random sites": apart}
-    exact = tuple(
-        one for one in FEW_PASSES if one != "unmasked"
-    )  # a joint density that sees a residue knows it
-    contests = [
-        (f"Markov chain, {n} mutants of {title}", exact, mutants) for title, mutants in of_four.items()
-    ]
+    exact = tuple(one for one in FEW_PASSES if one != "unmasked")  # a density that sees a residue knows it
+    contests = [(f"Markov chain, {n} mutants of {name}", exact, some) for name, some in of_four.items()]
     if not options.few:
         every = {f"all {len(singles):,} single mutants": singles[:4] if options.quick else singles}
         every |= {f"{n} mutants of {title}": mutants for title, mutants in of_four.items()}
@@ -297,7 +294,8 @@ def mutated(wild_type: str, mutant: str) -> str:
     return "".join(letters)
 
 
-def transitions(train: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+@cache
+def transitions(train: tuple[str, ...]) -> tuple[np.ndarray, np.ndarray]:
     """log p of the first two residues, and of a residue given the two before it, smoothed; of a family."""
     number = {letter: place for place, letter in enumerate(RESIDUES)}
     first, next_ = np.full((20, 20), 0.5), np.zeros((20, 20, 20))
@@ -312,20 +310,14 @@ def transitions(train: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
 
 def log_density(train: Sequence[str], letters: str) -> float:
     """log p of a sequence under the Markov chain of a family."""
-    key = id(train)
-    if key not in _CHAINS:
-        _CHAINS[key] = transitions(train)
-    first, next_ = _CHAINS[key]
+    first, next_ = transitions(tuple(train))
     ids = [RESIDUES.index(letter) for letter in letters]
     return first[ids[0], ids[1]] + sum(next_[a, b, c] for a, b, c in zip(ids, ids[1:], ids[2:], strict=False))
 
 
-_CHAINS: dict[int, Any] = {}
-
-
 def markov_model(train: Sequence[str]) -> me.models.MaskedLM:
     """The Markov chain of second order of a family as a masked language model, with exact conditionals."""
-    first, next_ = (torch.from_numpy(one).exp() for one in transitions(train))
+    first, next_ = (torch.from_numpy(one).exp() for one in transitions(tuple(train)))
     tokenizer = letter_tokenizer([RESIDUES])
     offset, mask = len(tokenizer) - 20, tokenizer.mask_token_id
 
@@ -373,14 +365,8 @@ def draw(tables: dict[str, tuple[Sequence[str], np.ndarray]], file: Path) -> Non
         axes.set_xticks(range(len(names)), names, rotation=45, ha="right")
         axes.set_yticks(range(len(names)), names)
         for (row, column), value in np.ndenumerate(table):
-            axes.text(
-                column,
-                row,
-                f"{value:.2f}",
-                ha="center",
-                va="center",
-                color="white" if value < 0.6 else "black",
-            )
+            colour = "white" if value < 0.6 else "black"
+            axes.text(column, row, f"{value:.2f}", ha="center", va="center", color=colour)
         axes.set_title(title)
     figure.colorbar(image, ax=figure.axes, label="Spearman's rank correlation", shrink=0.8)
     figure.savefig(file, dpi=90)

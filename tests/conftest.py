@@ -110,6 +110,14 @@ def saved(tmp_path: Path) -> tuple[Path, Path]:
 
 
 @pytest.fixture
+def four_columns(tmp_path: Path) -> str:
+    """A CSV file of 60 rows, with the columns a, b, c and a constant one."""
+    values = np.column_stack([np.random.default_rng(0).normal(size=(60, 3)), np.ones(60)])
+    np.savetxt(tmp_path / "t.csv", values, delimiter=",", header="a,b,c,same", comments="")
+    return str(tmp_path / "t.csv")
+
+
+@pytest.fixture
 def unchecked() -> Iterator[None]:
     """No run-time type checks.
 

@@ -16,6 +16,9 @@ HEAVY = (
     "transformers",
     "maskevidence.runs",
     "maskevidence.tables.base",
+    "maskevidence.core.show.parts",
+    "maskevidence.core.show.terminal",
+    "maskevidence.core.support.files",
 )
 PROGRAM = f"""
 import sys
@@ -69,7 +72,7 @@ print(json.dumps(seen))
     return [(*told, set(loaded)) for *told, loaded in json.loads(done.stdout)]
 
 
-def test_help_and_version_load_no_torch() -> None:
+def test_help_and_version_load_no_torch_and_nothing_that_reads_or_prints_results() -> None:
     for words, code, out, err, loaded in one_after_the_other(HELP):
         assert (code, err, loaded) == (0, "", set()), words
         assert "Usage" in out or words == "--version", words

@@ -3,7 +3,6 @@
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 import maskevidence as me
@@ -15,20 +14,12 @@ from maskevidence.tables.train_rows import parse_objective
 from text_models import SENTENCES
 
 
-@pytest.fixture
-def table(tmp_path: Path) -> str:
-    rng = np.random.default_rng(0)
-    values = np.column_stack([rng.normal(size=(60, 3)), np.ones(60)])
-    np.savetxt(tmp_path / "t.csv", values, delimiter=",", header="a,b,c,same", comments="")
-    return str(tmp_path / "t.csv")
-
-
 def test_rows_are_trained_and_resumed_without_output(
-    table: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    four_columns: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     options = RowTraining(tmp_path / "m", seed=1, epochs=4)
-    trained = train("ppca:1", table, options)
-    again = train("ppca:1", table, options)
+    trained = train("ppca:1", four_columns, options)
+    again = train("ppca:1", four_columns, options)
     assert capfd.readouterr() == ("", "")
     assert trained is not None
     assert again is not None

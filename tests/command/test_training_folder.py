@@ -1,13 +1,9 @@
 """The folder of a training: what it may hold, one process at a time, and a kill at any file operation."""
 
 import errno
-import itertools
 import json
 import os
-import shutil
-import signal
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +12,7 @@ import pytest
 
 import maskevidence as me
 from command_line import files_in
-from file_steps import killed_at
-from forked import exit_code, fork
+from file_steps import killed_at_each_step, prepared
 from maskevidence.command.train import train
 from maskevidence.huggingface.training_options import TextTraining
 from maskevidence.runs.folder import HOLDER, LOCK, locked
@@ -168,21 +163,10 @@ class TestAtEachStep:
         """The same command completes the training; until then, no finished training lacks its model."""
         monkeypatch.setattr(os, "fsync", lambda _: None)
         before, act = case
-
-        def prepared(name: str) -> Path:
-            if before.exists():
-                shutil.copytree(before, tmp_path / name)
-            return tmp_path / name
-
-        whole = prepared("whole")
+        whole = prepared(before, tmp_path / "whole")
         act(whole)
         expected = content(whole)
-        for n in itertools.count():
-            out = prepared(str(n))
-            code = exit_code(fork(partial(killed_at, n, act, out)))
-            if code == 0:  # it has no more steps
-                break
-            assert code == -signal.SIGKILL
+        for n, out in enumerate(killed_at_each_step(before, act, tmp_path), start=1):  # noqa: B007
             if (out / "train.json").exists():
                 me.models.load(out)
             act(out)

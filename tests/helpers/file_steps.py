@@ -1,11 +1,16 @@
 """Call a function, such as a kill, before this process's n-th file operation."""
 
+import itertools
 import os
+import shutil
 import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
+
+from forked import exit_code, fork
 
 CHANGES = ("os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.chmod", "tempfile.mkstemp")
 _watchers: list[Callable[[], None]] = []  # only the last is called, before each file operation
@@ -42,3 +47,19 @@ def killed_at(n: int, act: Callable[[Path], object], out: Path) -> None:
     """Run `act` on a folder, and kill this process before the n-th file operation."""
     with at_step(n, lambda: os.kill(os.getpid(), signal.SIGKILL)):
         act(out)
+
+
+def prepared(before: Path, out: Path) -> Path:
+    """A folder as it is before a command, which may not exist."""
+    return Path(shutil.copytree(before, out)) if before.exists() else out
+
+
+def killed_at_each_step(before: Path, act: Callable[[Path], object], within: Path) -> Iterator[Path]:
+    """The folders that a command leaves if it is killed before its first file operation, its second ..."""
+    for n in itertools.count():
+        out = prepared(before, within / str(n))
+        code = exit_code(fork(partial(killed_at, n, act, out)))
+        if code == 0:  # it has no more steps
+            return
+        assert code == -signal.SIGKILL
+        yield out

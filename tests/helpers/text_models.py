@@ -56,3 +56,9 @@ def save_bert(folder: Path, **options: Any) -> Path:
     small_bert(tokenizer, **options).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder
+
+
+def rows_of(encoded: Any) -> list[list[int]]:
+    """The tokens of each row of encoded texts."""
+    present = encoded.tokens.maskable | encoded.tokens.context
+    return [encoded.tokens.values[row, present[row]].tolist() for row in range(len(present))]

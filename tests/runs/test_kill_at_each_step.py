@@ -1,21 +1,17 @@
 """A kill or a failure at any file operation of a run leaves a folder that the same command completes."""
 
 import errno
-import itertools
 import os
 import re
 import shutil
-import signal
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
 import pytest
 
 import maskevidence as me
 from command_line import files_in
-from file_steps import at_step, killed_at
-from forked import exit_code, fork
+from file_steps import at_step, killed_at_each_step, prepared
 from maskevidence.command.pages.reported_runs import read_runs
 from maskevidence.core.masks.design import MaskDesign
 from maskevidence.runs import Recording, RunDirectory, read_run, record_run
@@ -89,11 +85,6 @@ def again(case: tuple[Path, Callable[[Path], None]], tmp_path: Path) -> Callable
     return check
 
 
-def prepared(before: Path, out: Path) -> Path:
-    """A folder as it is before the command."""
-    return Path(shutil.copytree(before, out)) if before.exists() else out
-
-
 def full() -> None:
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -101,13 +92,7 @@ def full() -> None:
 def test_a_command_completes_what_a_kill_at_each_step_left(
     case: tuple[Path, Callable[[Path], None]], again: Callable[[Path], None], tmp_path: Path
 ) -> None:
-    before, act = case
-    for n in itertools.count():
-        out = prepared(before, tmp_path / str(n))
-        code = exit_code(fork(partial(killed_at, n, act, out)))
-        if code == 0:  # it has no more steps
-            break
-        assert code == -signal.SIGKILL
+    for n, out in enumerate(killed_at_each_step(*case, tmp_path), start=1):  # noqa: B007
         again(out)
     assert n > 20
 

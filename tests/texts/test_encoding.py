@@ -12,7 +12,7 @@ import maskevidence as me
 from maskevidence.texts import encoding
 from maskevidence.texts.vocabulary import read_vocabulary
 from refusals import one_line
-from text_models import SENTENCES, small_bert, small_tokenizer
+from text_models import SENTENCES, rows_of, small_bert, small_tokenizer
 
 
 @pytest.fixture(scope="module")
@@ -22,11 +22,6 @@ def tokenizer() -> Any:
 
 def encode_texts(tokenizer: Any, texts: list[str], **options: Any) -> encoding.EncodedTexts:
     return encoding.encode_texts(tokenizer, texts, encoding.Encoding(**options))
-
-
-def rows_of(encoded: Any) -> list[list[int]]:
-    present = encoded.tokens.maskable | encoded.tokens.context
-    return [encoded.tokens.values[row, present[row]].tolist() for row in range(len(present))]
 
 
 def test_segments_equal_those_of_the_tokenizer(tokenizer: Any) -> None:

@@ -10,14 +10,14 @@ import pytest
 import maskevidence as me
 from maskevidence.core.errors import UnknownTokensWarning
 from maskevidence.core.show.words import RESIDUES as RESIDUES_NOTE
-from maskevidence.texts.encoding import EncodedTexts, Encoding, encode_texts
+from maskevidence.texts.encoding import Encoding, encode_texts
 from maskevidence.texts.loading import load_tokenizer
 from maskevidence.texts.pieces import SPACED as SPACED_NOTE
 from protein_models import esm_c_tokenizer as esm_c
 from protein_models import esm_tokenizer as esm
 from protein_models import prot_bert_tokenizer as prot_bert
 from refusals import one_line
-from text_models import SENTENCES
+from text_models import SENTENCES, rows_of
 
 PROTEINS = ["MKTAYIAK", "MSIQHFRVALIPFFAAFCLPVFAHPETLVKVK", "GG", "MKXBUZOTA"]
 ENGLISH = [*SENTENCES, "The Rain, the Café and  THE\tsun — twice", " a dog ", "it's 1,024 cats"]
@@ -96,11 +96,6 @@ def case(make: Callable[[Path], Any], texts: list[str]) -> Any:
 def tokenizer_and_texts(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Any, list[str]]:
     make, texts = request.param
     return make(tmp_path), texts
-
-
-def rows_of(encoded: EncodedTexts) -> list[list[int]]:
-    present = encoded.tokens.maskable | encoded.tokens.context
-    return [encoded.tokens.values[row, present[row]].tolist() for row in range(len(present))]
 
 
 def test_encode_equals_the_plain_call(tokenizer_and_texts: tuple[Any, list[str]]) -> None:

@@ -241,25 +241,9 @@ def test_words_without_blanks_are_tokens() -> None:
 def cased(*, lower: bool) -> me.models.MaskedLM:
     from transformers import BertTokenizerFast
 
-    words = [
-        "[PAD]",
-        "[UNK]",
-        "[CLS]",
-        "[SEP]",
-        "[MASK]",
-        "the",
-        "a",
-        "dog",
-        "cat",
-        "runs",
-        "sat",
-        ".",
-        "The",
-        "A",
-        "DOG",
-        "Cat",
-    ]
-    tokenizer = BertTokenizerFast(vocab={word: n for n, word in enumerate(words)}, do_lower_case=lower)
+    words = "[PAD] [UNK] [CLS] [SEP] [MASK] the a dog cat runs sat . The A DOG Cat"
+    vocabulary = {word: number for number, word in enumerate(words.split())}
+    tokenizer = BertTokenizerFast(vocab=vocabulary, do_lower_case=lower)
     network = small_bert(tokenizer)
     with torch.no_grad():  # the tokens of the texts are far more probable where capitals are lost
         network.cls.predictions.bias[5:] += 3.0 if lower else -3.0

@@ -31,6 +31,7 @@ from maskevidence.command.failures import (
     say,
     typed_arguments,
     unforeseen_failure,
+    write_readably,
 )
 from maskevidence.command.options import (
     Argument,
@@ -58,11 +59,8 @@ from maskevidence.core.errors import (
     UntrustedFileWarning,
 )
 from maskevidence.core.kind import Kind, kinds, named
-from maskevidence.core.show.terminal import print_page, write_readably
 from maskevidence.core.show.words import plain
-from maskevidence.core.support import files
 from maskevidence.core.support.checks import address_limit
-from maskevidence.core.support.files import check_place
 
 _MAX_WHOLE = 2**63 - 1
 
@@ -268,6 +266,8 @@ def options_by_kind(annotation: Any) -> dict[str, type]:
 
 def _check_places(values: Mapping[str, Any], declared: Mapping[str, Option]) -> None:
     """Refuse places that cannot be written, hold another file or exclude each other."""
+    from maskevidence.core.support.files import check_place
+
     places = {
         name: values[name] for name in declared if declared[name].writes and values[name] not in (None, "-")
     }
@@ -421,6 +421,9 @@ def _write_buffers() -> None:
 
 def show(result: Result, json: str | None) -> None:
     """Print a result (on the error output if its JSON goes to standard output), and write its JSON."""
+    from maskevidence.core.show.terminal import print_page
+    from maskevidence.core.support.files import json_text, write_json
+
     screen = Console(stderr=json == "-", highlight=False, soft_wrap=False, markup=False, emoji=False)
     with screen.capture() as printed:  # all of it or nothing
         print_page(screen, result.page)
@@ -428,9 +431,9 @@ def show(result: Result, json: str | None) -> None:
     for line in result.lines:
         screen.print(plain(line), soft_wrap=True)
     if json == "-":
-        sys.stdout.write(files.json_text(result.content))
+        sys.stdout.write(json_text(result.content))
     elif json is not None:
-        files.write_json(json, result.content)
+        write_json(json, result.content)
 
 
 _broken: InputError | None = None  # a package that brings a kind, which `main` refuses in one line

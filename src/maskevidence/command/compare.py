@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 from maskevidence.command.options import Argument, Option, Result
 from maskevidence.core.errors import InputError
-from maskevidence.core.show.parts import Table
-from maskevidence.core.show.words import NOT_KNOWN, typeset
 
 if TYPE_CHECKING:
     from maskevidence.core.comparing.comparison import Difference
+    from maskevidence.core.show.parts import Table
     from maskevidence.runs import Run
 
 MAX_POINTS = 10
@@ -71,9 +70,12 @@ def _two_sets(runs: "Mapping[str, Run]", *, unpaired: bool) -> Result:
     return Result(pairs.page(), pairs.to_dict())
 
 
-def _by_rate(difference: "Difference") -> Table:
+def _by_rate(difference: "Difference") -> "Table":
     """A table of the difference at up to ten evenly spaced rates."""
     import numpy as np
+
+    from maskevidence.core.show.parts import Table
+    from maskevidence.core.show.words import NOT_KNOWN, typeset
 
     curve = difference.curve
     assert curve is not None

@@ -1,6 +1,8 @@
 """What the command line says where a command fails, in one line, and its exit code."""
 
+import codecs
 import errno
+import io
 import select
 import sys
 import traceback
@@ -10,10 +12,14 @@ from typing import Any
 
 from maskevidence.command.options import own_file
 from maskevidence.core.show.words import plain
+from maskevidence.core.support.checks import is_out_of_memory
 from maskevidence.core.support.provenance import without_passwords
 
 DEBUG = "--debug"
-_NO_MEMORY = ("can't allocate memory", "out of memory")  # in the messages of torch's RuntimeErrors
+_READABLE = "maskevidence.readable"  # name of the handler for characters that the output's encoding lacks
+_IN_ASCII = str.maketrans(
+    {"\N{MINUS SIGN}": "-", "±": "+/-", "×": "x", "─": "-", "●": "*", "┊": "|", "–": "-", "…": "..."}
+)
 
 
 def interrupted(words: list[str]) -> str:
@@ -59,9 +65,7 @@ def failure(message: str) -> int:
 def unforeseen_failure(error: BaseException) -> int:
     """Report an unforeseen error in one line: lack of memory, an unusable file, or an internal error."""
     reason = " ".join(str(error).split())
-    if isinstance(error, MemoryError) or (
-        isinstance(error, RuntimeError) and any(words in reason for words in _NO_MEMORY)
-    ):
+    if is_out_of_memory(error):
         return failure(
             f"there is not enough memory ({reason or 'MemoryError'}); use fewer rows, masks or components"
         )
@@ -90,6 +94,31 @@ def unforeseen_failure(error: BaseException) -> int:
         say(traceback.format_exc())
     say(message if DEBUG in sys.argv else f"{message} ({DEBUG} shows the traceback)")
     return 70
+
+
+def write_readably(stream: object) -> None:
+    """Replace characters that an output's encoding lacks, so that every text can be written.
+
+    Args:
+        stream: an output of this process; one of another kind than a text file's is left as it is.
+
+    Example:
+        >>> stream = io.TextIOWrapper(io.BytesIO(), encoding="latin-1")
+        >>> write_readably(stream)
+        >>> _ = stream.write("\N{MINUS SIGN}1 é \N{CYRILLIC SMALL LETTER A}"), stream.flush()
+        >>> stream.buffer.getvalue()
+        b'-1 \\xe9 \\\\u0430'
+    """
+    if isinstance(stream, io.TextIOWrapper):
+        codecs.register_error(_READABLE, _in_ascii)
+        stream.reconfigure(errors=_READABLE)
+
+
+def _in_ascii(error: UnicodeError) -> tuple[str | bytes, int]:
+    """Replace unencodable characters by a similar ASCII sign or their code points."""
+    assert isinstance(error, UnicodeEncodeError)
+    text = error.object[error.start : error.end].translate(_IN_ASCII)
+    return text.encode("ascii", "backslashreplace").decode(), error.end
 
 
 def say(line: str) -> None:

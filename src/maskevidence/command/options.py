@@ -5,13 +5,14 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, get_args
 
 from maskevidence.core.errors import InputError
 from maskevidence.core.kind import Kind, ModelWord, data_words, kinds, model_words
-from maskevidence.core.show.parts import Page
-from maskevidence.core.support.files import read_json
 from maskevidence.core.support.hub import hub_file
+
+if TYPE_CHECKING:
+    from maskevidence.core.show.parts import Page
 
 _OWN = re.compile(r"(.+\.py)(:.*)?", re.S)
 _ON_THE_HUB = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
@@ -103,6 +104,8 @@ def _looked_up(word: str) -> ModelWord:
 
 def _config(file: Path) -> Any:
     """Read a model's config.json; None if it is missing or damaged."""
+    from maskevidence.core.support.files import read_json
+
     try:
         return read_json(file)
     except InputError:
@@ -291,7 +294,7 @@ class Training:
 class Result:
     """The result of a command."""
 
-    page: Page  # printed for people
+    page: "Page"  # printed for people
     content: Mapping[str, Any]  # written as JSON
     lines: Sequence[str] = ()  # printed after the page, such as where files are
     code: int = 0  # exit code

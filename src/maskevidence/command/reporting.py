@@ -7,8 +7,6 @@ from typing import Annotated
 from maskevidence.command.options import Argument, Option, Result
 from maskevidence.core.errors import InputError
 from maskevidence.core.kind import kinds, named
-from maskevidence.core.show.parts import Page
-from maskevidence.core.show.words import count
 
 
 def report(
@@ -43,6 +41,8 @@ def report(
     """
     from maskevidence.command.pages.page import check_report_file, write_report
     from maskevidence.command.pages.reported_runs import read_runs
+    from maskevidence.core.show.parts import Page
+    from maskevidence.core.show.words import count
 
     check_report_file(out)
     about, reported = count(len(runs), "run"), None

@@ -42,7 +42,6 @@ from maskevidence.huggingface.training_options import MASKED_LM, TextTraining
 from maskevidence.runs.folder import locked
 from maskevidence.runs.prepared import recorded
 from maskevidence.texts.call_sizes import default_tokens
-from maskevidence.texts.encoding import EncodedTexts
 from maskevidence.texts.fasta import is_fasta
 from maskevidence.texts.loading import load_tokenizer
 from maskevidence.texts.masked_lm import MaskedLM
@@ -85,7 +84,9 @@ def train_texts(data: str, options: TextTraining) -> Result | None:
             longest = max(map(len, texts.fields[0])) + _ENDS if is_fasta(Path(data)) else 0
             model = _new_model(options, train_texts, main=main, longest=longest) if given is None else given
             block_size = None if longest and not options.block_size else _block_size(options, model)
-            encoded, held_out = _encoded(model, train_texts, test_texts, options, block_size)
+            encode = partial(model.encode, block_size=block_size, allow_unknown=options.allow_unknown)
+            encoded = encode(train_texts)
+            held_out = None if test_texts is None else encode(test_texts).tokens
             if main:  # written only once the texts are known to fit
                 until_the_end.enter_context(locked(options.out))
                 finished = begin_training(options, settings)
@@ -93,8 +94,7 @@ def train_texts(data: str, options: TextTraining) -> Result | None:
                     return finished
                 if given is None:
                     model.save_tokenizer(options.out)  # for the other processes, and to resume
-        every = options.checkpoint_every or CHECKPOINT_EVERY
-        where = TrainerOptions(options.out, every, device=device)
+        where = TrainerOptions(options.out, options.checkpoint_every or CHECKPOINT_EVERY, device=device)
         trained = train_in_place(model, encoded.tokens, design, recipe, where)
         if not main:
             return None
@@ -255,19 +255,6 @@ def _tokenizer(texts: list[str], asked: TextTraining, vocabulary_size: int, *, l
             )
         return letter_tokenizer(texts)
     return word_pieces(texts, asked.vocabulary_size or vocabulary_size)
-
-
-def _encoded(
-    model: MaskedLM,
-    train: list[str],
-    test: list[str] | None,
-    options: TextTraining,
-    block_size: int | None,
-) -> tuple[EncodedTexts, Tokens | None]:
-    """Encode the training texts, with notes, and the held-out texts."""
-    allow_unknown = options.allow_unknown
-    encode = partial(model.encode, block_size=block_size, allow_unknown=allow_unknown)
-    return encode(train), None if test is None else encode(test).tokens
 
 
 def _block_size(options: TextTraining, model: MaskedLM) -> int:

@@ -251,7 +251,7 @@ def evidence_report(tasks: Mapping[str, Any], answerer: Any, model: Mapping[str,
     """The errors of all tasks, as JSON values."""
     return {
         **model,
-        "passes": answerer.scorer.n_passes,
+        "passes": answerer.scorer.asker.n_passes,
         "contexts_cut": answerer.n_cut,
         "choices_without_token": answerer.n_without_token,
         "tasks": {name: task_errors(task) for name, task in tasks.items()},

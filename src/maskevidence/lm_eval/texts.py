@@ -181,11 +181,6 @@ class TextScorer:
         if batch_size is not None:
             model.batch_tokens = _ONE_CALL
 
-    @property
-    def n_passes(self) -> int:
-        """The number of masked texts passed through the model so far."""
-        return self.asker.n_passes
-
     def scores(
         self,
         texts: Sequence[Continuation],

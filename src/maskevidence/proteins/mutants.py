@@ -252,7 +252,8 @@ def pairs_of_mutants(model: Any, wild_type: str, mutants: Sequence[Mutant]) -> t
                     f"{_named(row, mutant)}: the model reads {room} letters, and insertions and deletions of "
                     "longer sequences have no common window; leave it out"
                 )
-            pairs.append(_of_indel(base_of(wild_type), base_of(mutant.sequence), wild_type, mutant))
+            side = Side(base_of(mutant.sequence), {}, _aligned(wild_type, mutant.sequence))
+            pairs.append(Pair((), side, Side(base_of(wild_type), {})))
             continue
         middle = sum(mutant.sites) // len(mutant.sites) if mutant.sites else n // 2
         first, last = window(middle, n, room)
@@ -296,12 +297,6 @@ def _notes_on(mutants: Sequence[Mutant], wild_type: str) -> list[str]:
 
 def _named(row: int, mutant: Mutant) -> str:
     return f"{place_of(row, None)}, {mutant.name[:40]!r}"
-
-
-def _of_indel(wild_type: Base, mutant: Base, letters: str, indel: Mutant) -> Pair:
-    """Pair an insertion or deletion with the wild type, aligned at their common prefix and suffix."""
-    columns = _aligned(letters, mutated(letters, indel))
-    return Pair((), Side(mutant, {}, columns), Side(wild_type, {}))
 
 
 def _aligned(wild_type: str, mutant: str) -> Int64[np.ndarray, " n"]:

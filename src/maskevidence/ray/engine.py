@@ -33,7 +33,7 @@ from maskevidence import MaskedModel, ScoreTable
 from maskevidence.core.errors import InputError, MaskEvidenceError, import_extra
 from maskevidence.core.model import fingerprint
 from maskevidence.core.scores.score_masks import Scoring
-from maskevidence.core.support.checks import plain_number
+from maskevidence.core.support.checks import is_out_of_memory, plain_number
 from maskevidence.core.support.progress import Advance, silent
 from maskevidence.runs.blocks import Done, Scorer, Work
 
@@ -369,7 +369,7 @@ class WorkerPool:
     def _explain(self, error: Any, work: Work | None) -> Exception:
         """Turn a worker's exception into a one-line error if it is of an expected kind."""
         cause = error.cause
-        if _is_out_of_memory(cause):
+        if is_out_of_memory(cause):
             return InputError(f"a worker ran out of memory ({last_line(cause)}); {self._advice()}")
         if work is None:
             return InputError(f"a worker could not load the model: {last_line(cause)}")
@@ -387,13 +387,6 @@ class WorkerPool:
 def with_own_memory(work: Work) -> Work:
     """Copy the rows of a block, because a slice would send all rows of its source."""
     return work._replace(rows=work.rows[torch.arange(len(work.rows))])
-
-
-def _is_out_of_memory(error: object) -> bool:
-    if isinstance(error, MemoryError | torch.OutOfMemoryError):
-        return True
-    words = ("can't allocate memory", "not enough memory", "out of memory")
-    return isinstance(error, RuntimeError) and any(word in str(error) for word in words)
 
 
 def last_line(error: object) -> str:

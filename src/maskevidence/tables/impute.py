@@ -1,13 +1,14 @@
 """maskevidence impute: fill the holes of a table, with standard deviations or by draws."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from maskevidence.command.options import Argument, Result
-from maskevidence.core.show.parts import Page, Table
-from maskevidence.core.show.words import count, figures
 from maskevidence.tables.kind import rows
 from maskevidence.tables.table_options import ImputeOptions
+
+if TYPE_CHECKING:
+    from maskevidence.core.show.parts import Page
 
 
 def impute_command(
@@ -45,8 +46,11 @@ def impute_command(
     return Result(_page(result), result, [f"Written: {options.out}"])
 
 
-def _page(result: Mapping[str, Any]) -> Page:
+def _page(result: Mapping[str, Any]) -> "Page":
     """A page with the number of filled values per column and their uncertainty."""
+    from maskevidence.core.show.parts import Page, Table
+    from maskevidence.core.show.words import count, figures
+
     headings = {"sd": "their sd (root mean square)", "probability": "their probability"}
     headings |= {"sd_of_column": "sd of the column"}
     known = [name for name in headings if any(column.get(name) is not None for column in result["columns"])]

@@ -251,10 +251,7 @@ def spelled_texts(
         if residues and tokenizer.unk_token_id not in pieces.ids:
             spelled.append(letters)
             continue
-        for clean in (
-            False,
-            True,
-        ):  # blanks before a comma that the tokenizer's own decoder knows are not lost
+        for clean in (False, True):  # blanks before a comma that the tokenizer's decoder knows are not lost
             read = tokenizer.decode(pieces.ids, clean_up_tokenization_spaces=clean).strip()
             if read == told:
                 break

@@ -188,7 +188,7 @@ def test_every_mask_gives_the_evidence_without_error(
     assert value == pytest.approx(by_hand, abs=1e-5)
     assert value.mask_se == 0.0
     assert n == 4
-    assert scorer.n_passes == 15
+    assert scorer.asker.n_passes == 15
 
 
 def test_the_mixture_equals_the_mean_over_orders(
@@ -306,7 +306,7 @@ def test_what_looks_the_same_is_one_pass(encoder: Encoder, model: MaskedLM) -> N
     texts = [encoder.pair(CONTEXT, f" sleeps in the {last}") for last in ("rain", "sun", "roof")]
     together = TextScorer(model, encoder)
     scores = together.scores([*texts, *texts], Exhaustive(), MaskKey(), range(1)).score.reshape(6, 15)
-    assert together.n_passes == 3 * 7 + 8  # what hides the last token looks the same
+    assert together.asker.n_passes == 3 * 7 + 8  # what hides the last token looks the same
     alone = [
         TextScorer(model, encoder).scores([text], Exhaustive(), MaskKey(), range(1)).score for text in texts
     ]
@@ -458,9 +458,9 @@ def test_text_is_written_block_by_block_in_the_given_number_of_passes(
 ) -> None:
     context = encoder.before(CONTEXT, 8)
     for steps, passes in ((None, 8), (4, 4), (2, 2)):
-        before = scorer.n_passes
+        before = scorer.asker.n_passes
         first = write(scorer, [context], Decoding(8, block_length=4, steps=steps), [1])[0]
-        assert scorer.n_passes - before == passes
+        assert scorer.asker.n_passes - before == passes
         assert len(first) == 8
         assert encoder.tokenizer.mask_token_id not in first
     warm = [write(scorer, [context], Decoding(8, temperature=2.0), [key])[0] for key in (1, 2, 1)]

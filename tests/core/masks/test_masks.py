@@ -586,13 +586,6 @@ def test_exhaustive_refuses_more_than_20_tokens_and_says_how_many_masks_there_ar
     assert count in str(caught.value)
 
 
-@given(rows_of_tokens())
-def test_leave_one_out_hides_each_token_once(maskable: np.ndarray) -> None:
-    drawn = draw_all(me.LeaveOneOut(), MaskKey(), np.arange(len(maskable)), maskable)
-    for row, allowed in enumerate(maskable):
-        np.testing.assert_array_equal(drawn.masked[drawn.row == row].sum(0), allowed)
-
-
 @mask_kinds
 @given(maskable=rows_of_tokens())
 def test_the_masks_of_an_order_are_nested_and_follow_its_ranks(masks: Masks, maskable: np.ndarray) -> None:

@@ -3,7 +3,6 @@
 Control characters in names and words are shown by their code points, so that none reaches the terminal.
 """
 
-import codecs
 import io
 import textwrap
 from collections.abc import Iterable, Iterator
@@ -25,10 +24,6 @@ _PADDING = 2  # padding of a column in the second form, with the gap between col
 _WIDEST_BARS = 60  # characters
 _LONG = 36  # longest cell that is not folded if it holds words
 _NAMES = 22  # characters of a name without headings
-_READABLE = "maskevidence.readable"  # name of the handler for characters that the output's encoding lacks
-_IN_ASCII = str.maketrans(
-    {"\N{MINUS SIGN}": "-", "±": "+/-", "×": "x", "─": "-", "●": "*", "┊": "|", "–": "-", "…": "..."}
-)
 
 
 def print_page(screen: Console, page: Page) -> None:
@@ -83,31 +78,6 @@ def _plain_part(part: Part) -> Part:
     if isinstance(part, ValueRows):
         return replace(part, values=[replace(each, label=plain(each.label)) for each in part.values])
     return plain(part) if isinstance(part, str) else part
-
-
-def write_readably(stream: object) -> None:
-    """Replace characters that an output's encoding lacks, so that every text can be written.
-
-    Args:
-        stream: an output of this process; one of another kind than a text file's is left as it is.
-
-    Example:
-        >>> stream = io.TextIOWrapper(io.BytesIO(), encoding="latin-1")
-        >>> write_readably(stream)
-        >>> _ = stream.write("\N{MINUS SIGN}1 é \N{CYRILLIC SMALL LETTER A}"), stream.flush()
-        >>> stream.buffer.getvalue()
-        b'-1 \\xe9 \\\\u0430'
-    """
-    if isinstance(stream, io.TextIOWrapper):
-        codecs.register_error(_READABLE, _in_ascii)
-        stream.reconfigure(errors=_READABLE)
-
-
-def _in_ascii(error: UnicodeError) -> tuple[str | bytes, int]:
-    """Replace unencodable characters by a similar ASCII sign or their code points."""
-    assert isinstance(error, UnicodeEncodeError)
-    text = error.object[error.start : error.end].translate(_IN_ASCII)
-    return text.encode("ascii", "backslashreplace").decode(), error.end
 
 
 def page_text(page: Page) -> str:

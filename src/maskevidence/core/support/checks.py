@@ -19,6 +19,18 @@ _LIMITS = {
 }
 
 
+def is_out_of_memory(error: object) -> bool:
+    """Whether an error says that Python or torch has too little memory.
+
+    Example:
+        >>> is_out_of_memory(RuntimeError("CUDA out of memory")), is_out_of_memory(KeyError("out of memory"))
+        (True, False)
+    """
+    words = ("can't allocate memory", "not enough memory", "out of memory")  # of torch's RuntimeErrors
+    of_torch = isinstance(error, RuntimeError) and any(word in str(error) for word in words)
+    return of_torch or isinstance(error, MemoryError)
+
+
 def free_memory() -> int | None:
     """Bytes free on the machine and in its container; without Linux, all bytes; None if not known."""
     rooms = []
