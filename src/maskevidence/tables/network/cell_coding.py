@@ -76,9 +76,6 @@ class ColumnHeads(nn.Module):
             torch.tensor([column.on_grid for column in numbers], dtype=torch.bool),
             persistent=False,
         )
-        self.register_buffer(
-            "halves", torch.tensor([[[-0.5]], [[0.5]]], dtype=torch.float64), persistent=False
-        )
         self.edges = [_edges(column) if column.on_grid else (np.zeros(0),) * 3 for column in numbers]
         self.register_buffer("widening", torch.zeros((), dtype=torch.float64))
         self.density = density

@@ -140,11 +140,6 @@ class MaskedNetwork(DescribedTableModel):
             network = _Network(self.cells, n_inputs, self.width, self.layers, dropout)
             self.network = network.to(self._dtype)
         self.eval()
-        self.__dict__.pop("log_distributions", None)
-        values = [value for column in columns for value in column.values]
-        discrete = all(column.kind != "number" for column in columns)
-        if discrete and all(value == round(value) and 0 <= value < _ROWS for value in values):
-            self.log_distributions = self._log_distributions
 
     def arguments(self) -> dict[str, Any]:
         return {
@@ -187,21 +182,6 @@ class MaskedNetwork(DescribedTableModel):
     def notes_on_unseen(self, tokens: Tokens, data: object = None) -> list[str]:
         """A note for each column with categories unseen in training."""
         return notes_on_unseen(self, self.described, tokens, data)
-
-    def _log_distributions(self, tokens: Tokens, masked: Bool[Tensor, "B D"]) -> Float[Tensor, "n V"]:
-        """log p(v | x_visible) of the values v = 0, 1, ... of every masked cell; the last entry is
-        "unseen".
-        """
-        visible = tokens.visible(masked)
-        answer = self._answer(self._values(tokens, visible), visible)
-        largest = max(max(column.values) for column in self.cells.columns)
-        listed = answer.new_full((*masked.shape, int(largest) + 2), -math.inf)
-        for k, column in enumerate(self.cells.columns):
-            log_p = self.cells.log_probabilities(answer, k)
-            listed[:, k, torch.tensor(column.values).long()] = log_p[:, : len(column.values)]
-            if column.kind == "category":
-                listed[:, k, -1] = log_p[:, -1]
-        return listed[masked]
 
     def _answer(
         self,
@@ -396,14 +376,7 @@ class MaskedNetwork(DescribedTableModel):
 
     def _missing_moments(self, tokens: Tokens) -> tuple[Float[Tensor, "B D"], Float[Tensor, "B D"]]:
         values = self._values(tokens, tokens.maskable)
-        parts = [
-            self.cells.moments(self._answer(some, seen))
-            for some, seen in zip(
-                torch.split(values, _ROWS), torch.split(tokens.maskable, _ROWS), strict=True
-            )
-        ]
-        means, variances = zip(*parts, strict=True)
-        return torch.cat(means), torch.cat(variances)
+        return self.cells.moments(self._answer(values, tokens.maskable))
 
     def _draw_missing(self, tokens: Tokens, seed: int) -> Float[Tensor, "B D"]:
         """Draw the missing cells one by one in a random order per row, each given the earlier ones."""
