@@ -47,7 +47,6 @@ def look_command(
     from maskevidence.core.support.files import read_json, write_json
     from maskevidence.runs.folder import ResultFolder, write_sealed
     from maskevidence.tables.finished import ASKED, finished
-    from maskevidence.tables.looking.by_folds import Kept
     from maskevidence.tables.looking.look_files import write_look
     from maskevidence.tables.looking.look_page import short_page
     from maskevidence.tables.looking.looking import check_word, look_at
@@ -62,14 +61,13 @@ def look_command(
     content = finished(folder, lambda: asked, _REMEDY, overwrite=options.overwrite)
     if content is not None:
         return Result(_headline_of(content), content, folder.finished_before("looks again"))
-    kept = Kept(path / UNFINISHED)
 
     def write(seen: "Look") -> None:
         folder.remove(*reversed(FILES))
         write_look(seen, path)
 
     with _locked(folder, asked, read_json, write_json):
-        seen = look_at(data, options, kept, write)
+        seen = look_at(data, options, path / UNFINISHED, write)
         content = {"command_data": data, ASKED: asked} | seen.to_dict()
         write_sealed(path / TABLE, content)
         folder.remove(UNFINISHED)

@@ -19,7 +19,7 @@ from maskevidence.core.table import as_table
 from maskevidence.tables.base import TableModel
 from maskevidence.tables.choosing.selection import Fill
 from maskevidence.tables.filling import Filling
-from maskevidence.tables.looking.by_folds import Kept, folds_for
+from maskevidence.tables.looking.by_folds import folds_for
 from maskevidence.tables.looking.determined import determined, rules_of, with_determined
 from maskevidence.tables.looking.look_files import lines_of_columns
 from maskevidence.tables.looking.look_page import short_page, writer
@@ -268,7 +268,7 @@ def test_many_columns_of_few_rows_take_a_model_whose_fits_fit_into_the_time() ->
     x = np.random.default_rng(0).normal(size=(30, 1500))
     x[x > 2] = np.nan
     names = tuple(f"g{k}" for k in range(1500))
-    folds = folds_for(me.data.Table("t", x, names, np.arange(30)), 0, Kept())
+    folds = folds_for(me.data.Table("t", x, names, np.arange(30)), 0, None)
     assert folds is not None
     assert _words(folds, LookOptions()) == ["factor-analysis:3"]
     assert _words(folds, LookOptions(minutes=1e4)) == ["kernel-gaussian"]
@@ -344,7 +344,7 @@ def test_the_stated_time_is_that_of_the_last_steps_too(monkeypatch: pytest.Monke
     def write(seen: me.Look) -> None:
         now[0] += 1.0
 
-    look_at(pd.DataFrame(x, columns=list("abcd")), LookOptions(model="gaussian"), Kept(), write)
+    look_at(pd.DataFrame(x, columns=list("abcd")), LookOptions(model="gaussian"), write=write)
     assert 60 < now[0] < 125  # to fill 150 rows takes 37
 
 
@@ -378,7 +378,7 @@ def test_a_wrong_cell_of_a_row_that_is_not_judged_again_stays_hidden() -> None:
     x = me.models.PPCA(n_features=3, n_components=1, seed=1).sample(100, seed=0)
     row = np.random.default_rng(0).permutation(100)[60]  # of which 50 are judged again
     x[row, 1] = 100
-    folds = folds_for(me.data.Table("t", x, ("a", "b", "c"), np.arange(100)), 0, Kept())
+    folds = folds_for(me.data.Table("t", x, ("a", "b", "c"), np.arange(100)), 0, None)
     assert folds is not None
     folds = replace(folds, word="gaussian")
     with course("looking", dict.fromkeys(("gaussian", "suspect", "cells"), (5, 1.0))) as plan:

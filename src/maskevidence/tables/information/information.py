@@ -204,13 +204,15 @@ def _estimated(
 ) -> Information:
     """The mean of a sum of terms over all rows, with its errors; blocks are shuffled for the zero."""
     *asked, given = fit.groups
-    *of_folds, shares, log_q = _answers(fit, terms)
-    held_out, seen, more = (float(np.concatenate(each, axis=1).mean()) if each else None for each in of_folds)
+    out, saw, gained, shares, log_q = _answers(fit, terms)
+    held_out, seen, more = (
+        float(np.concatenate(each, axis=1).mean()) if each else None for each in (out, saw, gained)
+    )
     assert held_out is not None
     nats = held_out if seen is None else (held_out + seen) / 2
     if not math.isfinite(nats):
         raise NumericalError(f"the {quantity} is {nats}: the model gives a row the probability 0")
-    errors, mutual = errors_of(*of_folds[:2], shares), quantity == MUTUAL and not given
+    errors, mutual = errors_of(out, saw, shares), quantity == MUTUAL and not given
     zero, zero_se = (None, None) if fit.folds[0].again is None else _zero(fit, terms, blocks)
     entropies = [_entropy(fit, group) for group in asked] if mutual else []
     known = [each for each in entropies if each is not None]

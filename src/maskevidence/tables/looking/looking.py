@@ -17,7 +17,7 @@ from maskevidence.tables.by_name import AUTO, COUNTS, KERNELS, parse_model
 from maskevidence.tables.choosing.choosing import held_out_fills
 from maskevidence.tables.choosing.selection import Fill, best_filler, error_left
 from maskevidence.tables.gaussian.kernel_choice import seconds_of_fit
-from maskevidence.tables.looking.by_folds import MOST_FITTED, Folds, Kept, Models, folds_for
+from maskevidence.tables.looking.by_folds import MOST_FITTED, Folds, Models, folds_for
 from maskevidence.tables.looking.determined import Rules, with_determined
 from maskevidence.tables.looking.links import links_of
 from maskevidence.tables.looking.look_result import Look
@@ -80,7 +80,7 @@ def look(
     words = {name: _joined(value) for name, value in reading.items()}
     seed = whole_number("seed", seed, 0)
     options = LookOptions(minutes=minutes, model=model, seed=seed, table=TableOptions(**words))
-    return look_at(str(table) if isinstance(table, Path) else table, options, Kept())
+    return look_at(str(table) if isinstance(table, Path) else table, options)
 
 
 def check_word(word: str) -> None:
@@ -102,9 +102,12 @@ def _joined(value: Any) -> Any:
 
 
 def look_at(
-    data: object, options: LookOptions, kept: Kept, write: Callable[[Look], None] | None = None
+    data: object,
+    options: LookOptions,
+    kept: Path | None = None,
+    write: Callable[[Look], None] | None = None,
 ) -> Look:
-    """Look at a file or data frame, and write what was seen; see `look`."""
+    """Look at a file or data frame, keep fits in a folder, and write what was seen; see `look`."""
     from maskevidence.tables.looking.reading import read_for_look  # pydantic, which `import *` spares
 
     modelled, steps = None, {"read": (1, 1.0), "write": (int(write is not None), 0.5)}
