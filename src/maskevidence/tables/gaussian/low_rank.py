@@ -235,7 +235,7 @@ class LowRankGaussian(GaussianFamily):
         scaled = loadings / noise
         second = moments.about(self.mean).to(noise.dtype)
         scores = []
-        for part in torch.split(masked, masks_at_once(width, k)):
+        for part in torch.split(masked, max(_MIN_MASKS, _MAX_ELEMENTS // (k * width))):
             hidden = part.to(noise.dtype)
             visible = 1 - hidden
             _, inverse = self._posterior(visible)
@@ -282,11 +282,6 @@ class LowRankGaussian(GaussianFamily):
         """w_j w_jᵀ of every feature, flat."""
         outer = self.loadings[:, :, None] * self.loadings[:, None, :]
         return outer.reshape(self.n_features, self.n_components**2)
-
-
-def masks_at_once(n_features: int, n_components: int) -> int:
-    """The number of masks in a chunk of `score_moments`."""
-    return max(_MIN_MASKS, _MAX_ELEMENTS // (n_components * n_features))
 
 
 class PPCA(LowRankGaussian):

@@ -105,7 +105,7 @@ def gains(
     return rows[place], np.stack(np.broadcast_arrays(*answers))
 
 
-def summed(terms: Sequence[Term], answers: Float64[np.ndarray, "T R n"]) -> Float64[np.ndarray, "R n"]:
+def weighted_sum(terms: Sequence[Term], answers: Float64[np.ndarray, "T R n"]) -> Float64[np.ndarray, "R n"]:
     """The weighted sum of the terms of each row."""
     return np.tensordot([term.weight for term in terms], answers, axes=1)
 

@@ -10,7 +10,7 @@ from jaxtyping import Float64
 
 from maskevidence.core.errors import InputError, NumericalError
 from maskevidence.tables.gaussian.family import LOG_2PI
-from maskevidence.tables.information.gains import FOLDS, Fitted, Term, fitted, gains, n_half, summed
+from maskevidence.tables.information.gains import FOLDS, Fitted, Term, fitted, gains, n_half, weighted_sum
 from maskevidence.tables.information.information_result import (
     GIVEN_OTHERS,
     MUTUAL,
@@ -187,13 +187,13 @@ def _answers(
         rows, answers = ask(fold.model)
         if not len(rows):
             continue
-        held_out.append(summed(terms, answers))
+        held_out.append(weighted_sum(terms, answers))
         shares.append(share_present(~np.isnan(values), pairs, rows))
         of_terms.append(answers.mean(1))
         if fold.other is not None:
-            seen.append(summed(terms, ask(fold.other)[1]))
+            seen.append(weighted_sum(terms, ask(fold.other)[1]))
         if fit.half is not None and k >= n_half(len(fit.folds)):
-            more.append(held_out[-1] - summed(terms, ask(fit.half)[1]))
+            more.append(held_out[-1] - weighted_sum(terms, ask(fit.half)[1]))
     if sum(shares) < 2:
         raise InputError("fewer than two rows have values in each group of columns; give more rows")
     return held_out, seen, more, shares, np.concatenate(of_terms, axis=1).mean(1)
@@ -276,7 +276,7 @@ def _zero(fit: Fitted, terms: Sequence[Term], blocks: Sequence[Sequence[int]]) -
     for block in blocks:
         drawn = fit.table.values[_exchanged(fit, rng)]
         values[:, block] = np.where(np.isnan(values[:, block]), np.nan, drawn[:, block])
-    got = summed(terms, gains(fold.again(values), values, fold.out, terms, fit.seed)[1]).mean(0)
+    got = weighted_sum(terms, gains(fold.again(values), values, fold.out, terms, fit.seed)[1]).mean(0)
     return float(got.mean()), float(got.std(ddof=1)) / len(got) ** 0.5
 
 
