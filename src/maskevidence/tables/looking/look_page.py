@@ -47,6 +47,13 @@ _QUESTIONS = {
     "codes": "Codes, not amounts?",
     "leading zeros": "Codes, not amounts?",
     "near numbers": "Numbers with a unit?",
+    "unit": "The same unit everywhere?",
+    "percent": "Percentages?",
+    "currency": "The same currency?",
+    "units row": "No row of data?",
+    "totals": "No row of data?",
+    "header": "No row of data?",
+    "separator": "Columns cut rightly?",
     "odd cells": "Wrong, or missing?",
     "missing words": "Missing values?",
     "id": "Only names of rows?",
@@ -119,9 +126,9 @@ def _decisions(look: Looked) -> tuple[str, str]:
     if any(each.weight >= DECIDE for each in look.description.findings):
         return (
             "Decisions and assumptions",
-            f"Bold findings need a decision. Each says what was assumed, {otherwise}",
+            f"Bold questions need a decision. Each line says what was assumed, {otherwise}",
         )
-    return "Assumptions", f"No finding needs a decision. Each says what was assumed, {otherwise}"
+    return "Assumptions", f"No question needs a decision. Each line says what was assumed, {otherwise}"
 
 
 def _of_all(listed: Sequence[object]) -> str:
@@ -198,7 +205,7 @@ def _findings(look: Looked) -> Table:
     listed.sort(key=lambda each: columns.index(each.column))
     rows = [
         [
-            "Missing values?" if "--missing" in each.option else _QUESTIONS.get(each.what, each.what),
+            "Missing values?" if "--missing" in each.option else _QUESTIONS.get(each.what, f"{each.what}?"),
             each.column or "the file",
             _counts(look, f"{each.n_cells:,}"),
             "; ".join(map(str, each.first)),
