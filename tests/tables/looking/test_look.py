@@ -531,7 +531,7 @@ def test_findings_stand_by_column_and_counts_have_one_convention(tmp_path: Path)
     findings = next(each for name, each in tables.items() if name.startswith(("Decisions", "Assumptions")))
     columns = [row[1] for row in findings.rows]
     assert columns == ["x", "city", "city", "the file", "few"]  # that is constant
-    assert [row[0] for row in findings.rows[:2]] == ["Missing values?", "The same word?"]
+    assert [row[0] for row in findings.rows[:2]] == ["Decimals or thousands?", "The same word?"]
     assert all(row[0].endswith("?") for row in findings.rows)
     by_name = {row[0]: row for row in tables["Columns"].rows}
     assert by_name["few"][4] == "1\u202f199"
