@@ -18,6 +18,7 @@ class DescribedTableModel(TableModel):
     """A model with a `Column` for each column of its table, and the words of its categories."""
 
     takes_words = True
+    described: tuple[Column, ...] | None  # None before a fit
 
     def __init__(self, n_features: int, levels: Mapping[str, Sequence[str]] | None) -> None:
         super().__init__(n_features)
@@ -54,6 +55,26 @@ class DescribedTableModel(TableModel):
         """Check the cells that are read and set the others to 0."""
         self.refuse_strange_cells(tokens, read)
         return torch.where(read, tokens.values.double(), 0.0)
+
+    def strange_cell(self, tokens: Tokens, read: Bool[Tensor, "B D"]) -> tuple[int, int, str] | None:
+        for j, column in enumerate(self.described or ()):
+            if column.kind == "yes/no":
+                values, (no, yes) = tokens.values[:, j].double(), column.values
+                strange = read[:, j] & (values != no) & (values != yes)
+                if bool(strange.any()):
+                    advice = "fit it to rows with all values, or call the column a number"
+                    return (
+                        int(strange.nonzero()[0, 0]),
+                        j,
+                        f"the model was fitted to {no:g} and {yes:g} alone: {advice}",
+                    )
+        return None
+
+    def values_of(self, column: int) -> Float64[Tensor, " V"] | None:
+        """All values of a discrete column, shape (V,), an unseen category last; None for a number."""
+        of = (self.described or [Column()] * self.n_features)[column]
+        values = [*of.values, max(of.values) + 1] if of.kind == "category" else list(of.values)
+        return torch.tensor(values, dtype=torch.float64, device=self._like().device) if values else None
 
     def _draw_rows(self, n: int, seed: int) -> Float[Tensor, "n D"]:
         blank = torch.full((n, self.n_features), torch.nan, dtype=torch.float64)

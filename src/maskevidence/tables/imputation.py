@@ -1,7 +1,7 @@
 """Tables filled by a model: conditional means and variances, draws, and Rubin's rules."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -58,7 +58,7 @@ class Imputation(Shown):
         for k, row in enumerate(shown):
             cells.append([f"{row}"])
             for column in columns:
-                code, words = self.values[row, column], self._words(column, self.given)
+                code, words = self.values[row, column], self._words(column)
                 value = cell_text(cell_value(code, words), 4)
                 if missing[row, column]:
                     value += "" if words else f" ± {figures(np.sqrt(self.variance[row, column]), 2)}"
@@ -73,7 +73,7 @@ class Imputation(Shown):
     def picture(self) -> tuple[Strips, str]:
         """Each column's filled values with errors, against the spread of its observed values."""
         missing = self.variance > 0
-        missing[:, [k for k in range(missing.shape[1]) if self._words(k, self.given)]] = False
+        missing[:, [k for k in range(missing.shape[1]) if self._words(k)]] = False
         order = np.argsort(-missing.sum(axis=0), kind="stable")[:_MOST_STRIPS]
         columns = np.sort(order[missing[:, order].any(axis=0)])
         several = "" if len(columns) == int(missing.any(axis=0).sum()) else f", {len(columns)} columns shown"
@@ -86,9 +86,9 @@ class Imputation(Shown):
         )
         return picture, f"{count(int(missing.sum()), 'value')} filled of {missing.size:,}{several}"
 
-    def _words(self, column: int, given: Any) -> Sequence[str] | None:
+    def _words(self, column: int) -> Sequence[str] | None:
         """The words of a column of the filled table; None for numbers and for arrays."""
-        return None if given is None or self.names is None else self.levels.get(self.names[column])
+        return None if self.given is None or self.names is None else self.levels.get(self.names[column])
 
     def _strip(self, column: int) -> Strip:
         """A sample of a column's filled values, in standard deviations of the observed values."""
@@ -105,66 +105,35 @@ class Imputation(Shown):
         name = str(column) if self.names is None else self.names[column]
         return Strip(name, (values[rows] - centre) / scale, error, float(low), float(high))
 
-    def to_frame(self, like: Any = None, *, errors: bool = False) -> Any:
+    def to_frame(self, *, errors: bool = False) -> Any:
         """The filled table as a pandas data frame.
 
         A filled data frame keeps its order, names, index, dtypes, observed cells, and any columns that the
         model lacks. Whole numbers become floats where filled values are not whole.
 
         Args:
-            like: the data frame or `Table` that was filled, by default `given`; or names for the columns.
             errors: whether a column NAME_sd with the standard deviations follows each column, or NAME_p with
                 the probabilities of filled words.
-
-        Raises:
-            InputError: `like` is not the table that was filled.
         """
         from pandas import DataFrame, concat
 
-        named, given = None, self.given
-        if hasattr(like, "columns"):
-            given = like
-        elif like is not None:
-            if isinstance(like, str) or not isinstance(like, Iterable):
-                raise InputError(
-                    f"like={like!r}; give the data frame that was filled, or the names of its columns"
-                )
-            named = list(like)
-        n_rows, width = self.values.shape
-        frame = DataFrame(self.values, columns=self.names) if given is None else given
+        frame = DataFrame(self.values, columns=self.names) if self.given is None else self.given
         frame = frame if hasattr(frame, "iloc") else frame.to_frame()
-        places = columns_among(self.names, width, frame)
-        if len(frame) != n_rows or (places is None and frame.shape[1] != width):
-            raise self._unlike(f"{frame.shape[1]} columns and {len(frame)} rows")
-        if named is not None and len(named) != width:
-            raise self._unlike(f"{len(named)} columns")
-        column_at = {place: k for k, place in enumerate(places or range(width))}
+        places = columns_among(self.names, self.values.shape[1], frame) or range(self.values.shape[1])
+        column_at = {place: k for k, place in enumerate(places)}
         parts = []
         for place, label in enumerate(frame.columns):
             k, column = column_at.get(place), frame.iloc[:, place]
             if k is None:
-                parts += [column] if named is None else []
+                parts.append(column)
                 continue
-            words, label = self._words(k, given), label if named is None else named[k]
-            holes = column.isna().to_numpy() | (self.variance[:, k] > 0)
-            if _differ(column, self.values[:, k], ~holes, words):
-                raise InputError(
-                    f"like has other values in column {str(label)!r} than the filled table; give the table "
-                    "that was filled, or names alone, such as like=frame.columns"
-                )
+            words, holes = self._words(k), column.isna().to_numpy() | (self.variance[:, k] > 0)
             parts.append(filled_column(column, self.values[:, k], holes, words).rename(label))
             if errors:
                 error = np.sqrt(self.variance[:, k]) if words is None else 1 - self.variance[:, k]
                 added = DataFrame({f"{label}_{'sd' if words is None else 'p'}": error}, index=frame.index)
                 parts.append(added.iloc[:, 0])
         return concat(parts, axis=1)
-
-    def _unlike(self, like: str) -> InputError:
-        n_rows, width = self.values.shape
-        return InputError(
-            f"like has {like}, the filled table {width} columns and {n_rows} rows; give the table that was "
-            "filled"
-        )
 
 
 def filled_column(
@@ -203,21 +172,6 @@ def filled_column(
             filled = filled.astype(object)
     filled.iloc[np.flatnonzero(holes)] = cells
     return filled
-
-
-def _differ(
-    column: Any, values: Float64[np.ndarray, " N"], seen: Bool[np.ndarray, " N"], words: Sequence[str] | None
-) -> bool:
-    """Whether a column's observed cells differ from the filled table's."""
-    if words is None:
-        try:
-            cells = column.to_numpy(np.float64, na_value=np.nan)
-        except (TypeError, ValueError):
-            return True
-        return not np.allclose(cells[seen], values[seen], rtol=1e-6, atol=0.0)
-    position = {word: code for code, word in enumerate(words)}
-    codes = np.array([position.get(word_of(cell), len(words)) for cell in column])
-    return bool((codes[seen] != np.minimum(values[seen], len(words))).any())
 
 
 def draw_missing(

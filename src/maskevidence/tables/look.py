@@ -47,10 +47,9 @@ def look_command(
     from maskevidence.core.support.files import read_json, write_json
     from maskevidence.runs.folder import ResultFolder, write_sealed
     from maskevidence.tables.finished import ASKED, finished
-    from maskevidence.tables.looking.by_folds import Kept
     from maskevidence.tables.looking.look_files import write_look
     from maskevidence.tables.looking.look_page import short_page
-    from maskevidence.tables.looking.looking import Budget, check_word, look_at
+    from maskevidence.tables.looking.looking import check_word, look_at
 
     if not options.minutes > 0:
         raise InputError(f"--minutes {options.minutes:g}; give a number above 0, such as 2")
@@ -62,15 +61,13 @@ def look_command(
     content = finished(folder, lambda: asked, _REMEDY, overwrite=options.overwrite)
     if content is not None:
         return Result(_headline_of(content), content, folder.finished_before("looks again"))
-    kept = Kept(path / UNFINISHED)
 
     def write(seen: "Look") -> None:
         folder.remove(*reversed(FILES))
         write_look(seen, path)
 
     with _locked(folder, asked, read_json, write_json):
-        budget = Budget(options.model, 60 * options.minutes, options.seed)
-        seen = look_at(data, options.table, budget, kept, options.limit, write)
+        seen = look_at(data, options, path / UNFINISHED, write)
         content = {"command_data": data, ASKED: asked} | seen.to_dict()
         write_sealed(path / TABLE, content)
         folder.remove(UNFINISHED)

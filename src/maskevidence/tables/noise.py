@@ -88,12 +88,12 @@ def row_keys(
     return np.atleast_1d(keyed_bits(seed, ids, *padded.view(np.int64).T))
 
 
-def chosen(weights: Float[Tensor, "B n"], uniform: Float[Tensor, " B"]) -> Int64[Tensor, " B"]:
+def chosen(weights: Float[Tensor, "*B n"], uniform: Float[Tensor, "*B"]) -> Int64[Tensor, "*B"]:
     """Choose one of n items per row with probabilities proportional to the weights.
 
     Example:
         >>> chosen(torch.tensor([[0.5, 0.0, 0.5]]), torch.tensor([0.7]))
         tensor([2])
     """
-    sums = weights.cumsum(1)
-    return (sums < uniform[:, None] * sums[:, -1:]).sum(1)
+    sums = weights.cumsum(-1)
+    return (sums < uniform[..., None] * sums[..., -1:]).sum(-1)

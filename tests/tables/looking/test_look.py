@@ -19,14 +19,14 @@ from maskevidence.core.table import as_table
 from maskevidence.tables.base import TableModel
 from maskevidence.tables.choosing.selection import Fill
 from maskevidence.tables.filling import Filling
-from maskevidence.tables.looking.by_folds import Kept, folds_for
+from maskevidence.tables.looking.by_folds import folds_for
 from maskevidence.tables.looking.determined import determined, rules_of, with_determined
 from maskevidence.tables.looking.look_files import lines_of_columns
 from maskevidence.tables.looking.look_page import short_page, writer
-from maskevidence.tables.looking.looking import Budget, _simplest, _words, look_at
+from maskevidence.tables.looking.looking import _simplest, _words, look_at
 from maskevidence.tables.looking.pace import LAST, Clock, pace_of
 from maskevidence.tables.looking.reading import near_words, read_for_look
-from maskevidence.tables.table_options import TableOptions
+from maskevidence.tables.table_options import LookOptions, TableOptions
 from maskevidence.tables.wrong_cells.cell_search import CellJudge
 from maskevidence.tables.wrong_cells.found_cells import odd_cells
 from maskevidence.tables.wrong_cells.wrong_cells import Search
@@ -62,7 +62,7 @@ def test_what_was_decided_is_asked_no_more(flats: Flats, tmp_path: Path) -> None
     path = tmp_path / "flats.csv"
     path.write_bytes(flats.text.encode())
     options = TableOptions(fold_words=True, categories="key", missing="NA")
-    *_, found, _ = read_for_look(str(path), options)
+    found = read_for_look(str(path), options)[2]
     open_ones = {(each.what, each.column) for each in found.findings if each.weight == 3}
     assert open_ones == {("odd cells", "rent")}
     assert not any(each.column == "key" for each in found.findings)
@@ -99,11 +99,11 @@ def test_a_column_that_an_option_makes_words_is_described_as_words(tmp_path: Pat
     two = [f"{k},25" if k % 7 == 0 else f"{k}.5" for k in range(80)]
     lines = [f"K{k};{two[k]};{sizes[k]};{k % 9}.5" for k in range(80)]
     path.write_text("who;two;size;b\n" + "\n".join(lines) + "\n")
-    _, _, found, _ = read_for_look(str(path), TableOptions())
+    found = read_for_look(str(path), TableOptions())[2]
     options = {each.column: each.option for each in found.findings if each.weight > 1}
     assert options["two"] == "write all in one way, or give --decimal '.', which keeps the others apart"
     for name in ("who", "size", "two"):  # 'two' alone cannot be read
-        _, table, again, _ = read_for_look(str(path), TableOptions(categories=name))
+        table, again = read_for_look(str(path), TableOptions(categories=name))[1:3]
         assert (again[name].kind, again[name].used_as) == ("words", "words")
         assert name in table.levels
     assert "two" in read_for_look(str(path), TableOptions(decimal="."))[1].columns
@@ -113,7 +113,7 @@ def test_dates_in_two_orders_are_no_cells_that_are_no_dates(tmp_path: Path) -> N
     path = tmp_path / "t.csv"
     days = [f"{k % 12 + 1:02}/{k % 28 + 1:02}/2021" for k in range(60)] + ["13/01/2021", "25/02/2021"]
     path.write_text("day,b\n" + "".join(f"{day},{k}.5\n" for k, day in enumerate(days)))
-    _, _, found, _ = read_for_look(str(path), TableOptions())
+    found = read_for_look(str(path), TableOptions())[2]
     (note,) = (each.assumed for each in found.findings if each.what == "odd cells")
     assert note.startswith("2 cells have day and month in another order, as dates with two readings may have")
 
@@ -200,9 +200,9 @@ def test_a_table_without_anything_to_model_is_still_described() -> None:
 def test_missing_says_which_codes_are_meant(flats: Flats, tmp_path: Path) -> None:
     path = tmp_path / "flats.csv"
     path.write_bytes(flats.text.encode())
-    _, table, _, options = read_for_look(str(path), TableOptions())
+    _, table, _, options, _ = read_for_look(str(path), TableOptions())
     assert options.missing == "-999"
-    _, kept, found, _ = read_for_look(str(path), TableOptions(missing="NA"))
+    kept, found = read_for_look(str(path), TableOptions(missing="NA"))[1:3]
     rent = [each.columns.index("rent") for each in (table, kept)]
     assert np.nanmin(table.values[:, rent[0]]) > 0
     assert np.nanmin(kept.values[:, rent[1]]) == -999
@@ -213,10 +213,10 @@ def test_options_for_other_cells_keep_the_codes_that_are_read_as_missing(tmp_pat
     path = tmp_path / "t.csv"
     cells = [f"{170 + k % 9},{k % 28 + 1:02}.03.2024" for k in range(60)]
     path.write_text("\n".join(["height,day", "-999,01.03.2024", "-999,31.02.2024", "17o,02.03.2024", *cells]))
-    _, _, found, _ = read_for_look(str(path), TableOptions())
+    found = read_for_look(str(path), TableOptions())[2]
     options = {each.option for each in found.findings if each.what == "odd cells"}
     assert options == {"--missing=-999 --missing '17o'", "--missing=-999 --missing '31.02.2024'"}
-    _, table, _, _ = read_for_look(str(path), TableOptions(missing="-999,17o"))
+    table = read_for_look(str(path), TableOptions(missing="-999,17o"))[1]
     assert np.nanmin(table.values[:, 0]) == 170
 
 
@@ -224,7 +224,7 @@ def test_text_among_dates_is_called_no_date(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     cells = [f"{170 + k % 9},{k % 28 + 1:02}.03.2024" for k in range(60)]
     path.write_text("\n".join(["height,day", "170,31.02.2024", "17o,02.03.2024", *cells]))
-    _, table, _, _ = read_for_look(str(path), TableOptions())
+    table = read_for_look(str(path), TableOptions())[1]
     assert {cell.value: cell.fault for cell in odd_cells(table)} == {
         "31.02.2024": "not a date",
         "17o": "not a number",
@@ -268,11 +268,11 @@ def test_many_columns_of_few_rows_take_a_model_whose_fits_fit_into_the_time() ->
     x = np.random.default_rng(0).normal(size=(30, 1500))
     x[x > 2] = np.nan
     names = tuple(f"g{k}" for k in range(1500))
-    folds = folds_for(me.data.Table("t", x, names, np.arange(30)), 0, Kept())
+    folds = folds_for(me.data.Table("t", x, names, np.arange(30)), 0, None)
     assert folds is not None
-    assert _words(folds, Budget("auto", 120.0, 0)) == ["factor-analysis:3"]
-    assert _words(folds, Budget("auto", 1e6, 0)) == ["kernel-gaussian"]
-    assert _words(folds, Budget("gaussian", 120.0, 0)) == ["gaussian"]
+    assert _words(folds, LookOptions()) == ["factor-analysis:3"]
+    assert _words(folds, LookOptions(minutes=1e4)) == ["kernel-gaussian"]
+    assert _words(folds, LookOptions(model="gaussian")) == ["gaussian"]
 
 
 def test_numbers_of_the_page_have_one_format_and_no_exponent() -> None:
@@ -344,8 +344,7 @@ def test_the_stated_time_is_that_of_the_last_steps_too(monkeypatch: pytest.Monke
     def write(seen: me.Look) -> None:
         now[0] += 1.0
 
-    budget = Budget("gaussian", 120.0, 0)
-    look_at(pd.DataFrame(x, columns=list("abcd")), TableOptions(), budget, Kept(), write=write)
+    look_at(pd.DataFrame(x, columns=list("abcd")), LookOptions(model="gaussian"), write=write)
     assert 60 < now[0] < 125  # to fill 150 rows takes 37
 
 
@@ -379,7 +378,7 @@ def test_a_wrong_cell_of_a_row_that_is_not_judged_again_stays_hidden() -> None:
     x = me.models.PPCA(n_features=3, n_components=1, seed=1).sample(100, seed=0)
     row = np.random.default_rng(0).permutation(100)[60]  # of which 50 are judged again
     x[row, 1] = 100
-    folds = folds_for(me.data.Table("t", x, ("a", "b", "c"), np.arange(100)), 0, Kept())
+    folds = folds_for(me.data.Table("t", x, ("a", "b", "c"), np.arange(100)), 0, None)
     assert folds is not None
     folds = replace(folds, word="gaussian")
     with course("looking", dict.fromkeys(("gaussian", "suspect", "cells"), (5, 1.0))) as plan:
@@ -415,13 +414,13 @@ def test_columns_that_another_determines_are_found_and_filled_by_it() -> None:
     frame = frame.assign(noise=noisy, near=(price + rng.normal(0, 0.1, 90)).round(2))
     truth = frame.copy()
     frame.loc[3, "group"] = frame.loc[5, "gross"] = None
-    table, found = read_for_look(frame, TableOptions())[1:3]
+    _, table, found, _, rules = read_for_look(frame, TableOptions())
     assert {each.column: each.assumed for each in found.findings if each.what == "determined"} == {
         "group": "follows from 'code': each of its 6 values goes with one here",
         "gross": "follows from 'price': a line of it, of slope 1.19",
     }
     filled, deviation = np.zeros_like(table.values), np.ones_like(table.values)
-    assert with_determined(table, filled, deviation) == {"group": "code", "gross": "price"}
+    assert with_determined(table, rules, filled, deviation) == {"group": "code", "gross": "price"}
     assert filled[5, table.columns.index("gross")] == pytest.approx(truth["gross"][5], abs=0.011)
     group = table.columns.index("group")
     assert table.levels["group"][int(filled[3, group])] == truth["group"][3]
@@ -433,7 +432,7 @@ def test_a_copy_of_names_that_seldom_repeat_fills_them() -> None:
     frame.loc[:9, "b"] = None
     table = as_table(frame)
     filled = np.full_like(table.values, -1.0)
-    assert with_determined(table, filled, np.zeros_like(filled)) == {"b": "a"}
+    assert with_determined(table, rules_of(table), filled, np.zeros_like(filled)) == {"b": "a"}
     assert [table.levels["b"][int(code)] for code in filled[:10, 2]] == name[:10].tolist()
 
 
@@ -441,8 +440,9 @@ def test_in_rows_that_stand_five_times_no_column_follows_from_another() -> None:
     rng = np.random.default_rng(0)
     once = pd.DataFrame({"a": rng.normal(size=40), "b": rng.normal(size=40), "c": rng.choice([*"xyz"], 40)})
     table = as_table(pd.concat([once] * 5).mask(rng.random((200, 3)) < 0.05))
-    assert rules_of(table)  # copies fill each other's holes
-    assert not determined(table, ())
+    rules = rules_of(table)
+    assert rules  # copies fill each other's holes
+    assert not determined(table, rules, ())
 
 
 @pytest.mark.parametrize("kind", ["zone", "sparse", "mixed", "one column", "columns in levels"])
@@ -531,6 +531,8 @@ def test_findings_stand_by_column_and_counts_have_one_convention(tmp_path: Path)
     findings = next(each for name, each in tables.items() if name.startswith(("Decisions", "Assumptions")))
     columns = [row[1] for row in findings.rows]
     assert columns == ["x", "city", "city", "the file", "few"]  # that is constant
+    assert [row[0] for row in findings.rows[:2]] == ["Decimals or thousands?", "The same word?"]
+    assert all(row[0].endswith("?") for row in findings.rows)
     by_name = {row[0]: row for row in tables["Columns"].rows}
     assert by_name["few"][4] == "1\u202f199"
     assert "not filled: its 1 known cell is too few" in by_name["few"][5]

@@ -473,21 +473,6 @@ def test_missing_cells_are_drawn_jointly() -> None:
     assert np.isin(model.sample(20)[:, :2], [0, 1]).all()
 
 
-def test_log_distributions_of_a_table_of_categories() -> None:
-    x = np.random.default_rng(0).integers(0, 2, (100, 4)).astype(float)
-    model = me.models.MaskedNetwork(4, 16, 1).fit(x, epochs=3)
-    assert model.base_measure == me.model.MASS
-    tokens = me.Tokens.from_array(x)
-    masked = torch.rand(x.shape, generator=torch.manual_seed(0)) < 0.5
-    masked[:, 0] = True
-    with torch.no_grad():
-        listed = model.log_distributions(tokens, masked)
-        own = listed.gather(1, tokens.values[masked].long()[:, None])[:, 0]
-        assert torch.allclose(own, model.log_conditionals(tokens, masked)[masked])
-    assert isinstance(model, me.model.HasLogDistributions)
-    assert not isinstance(me.models.MaskedNetwork(2), me.model.HasLogDistributions)
-
-
 def test_it_learns_what_columns_tell_of_each_other() -> None:
     """Far better than independent columns, and within 0.1 nats of the truth it was drawn from."""
     rng = np.random.default_rng(0)

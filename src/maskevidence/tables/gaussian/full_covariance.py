@@ -34,14 +34,6 @@ _MOST_HIDDEN = 0.58  # share of the tokens beyond which the visible block is fas
 _CLOSE = 0.08  # relative difference of the sizes that one batch pads to the largest
 
 
-class Given(NamedTuple):
-    """The distribution of hidden tokens given the visible tokens R of some rows."""
-
-    mean: Float[Tensor, "B D"]  # about μ; as it comes for visible tokens
-    variance: Float[Tensor, "B D"]  # likewise
-    log_determinant: Float[Tensor, " B"]  # of Σ_RR
-
-
 class _Tiles(NamedTuple):
     """Rows with the same visible tokens, up to t in a tile, and the tiles with nearly equally many."""
 
@@ -54,8 +46,8 @@ class _Tiles(NamedTuple):
 
 def given_visible(
     factor: Float[Tensor, "D D"], centred: Float[Tensor, "B D"], visible: Bool[Tensor, "B D"], elements: int
-) -> Given:
-    """Conditional mean and variance of the hidden tokens H, given rows about μ that are 0 there.
+) -> tuple[Float[Tensor, "B D"], Float[Tensor, "B D"], Float[Tensor, " B"]]:
+    """Conditional mean and variance of the hidden tokens H, given rows about μ that are 0 there; log|Σ_RR|.
 
     With K = Σ⁻¹, the hidden block gives mean_H = -K_HH⁻¹ K_HR x_R, var_H = diag K_HH⁻¹ and
     log|Σ_RR| = log|Σ| + log|K_HH|; where it is much the larger one, the visible block gives
@@ -67,14 +59,15 @@ def given_visible(
 
     Example:
         >>> factor = torch.linalg.cholesky(torch.tensor([[1.0, 0.5], [0.5, 1.0]]))
-        >>> given = given_visible(factor, torch.tensor([[1.0, 0.0]]), torch.tensor([[True, False]]), 100)
-        >>> given.mean[0, 1].item(), round(given.variance[0, 1].item(), 6)
+        >>> visible = torch.tensor([[True, False]])
+        >>> mean, variance, _ = given_visible(factor, torch.tensor([[1.0, 0.0]]), visible, 100)
+        >>> mean[0, 1].item(), round(variance[0, 1].item(), 6)
         (0.5, 0.75)
     """
     n_rows, width = centred.shape
     of_all = 2 * torch.log(torch.diagonal(factor)).sum()
     if bool(visible.all()):
-        return Given(torch.zeros_like(centred), torch.zeros_like(centred), of_all.expand(n_rows))
+        return torch.zeros_like(centred), torch.zeros_like(centred), of_all.expand(n_rows)
     covariance, precision = factor @ factor.T, torch.cholesky_inverse(factor)
     pulls, every = centred @ precision, torch.arange(width, device=factor.device)
     cells, means, variances, rows, determinants = [], [], [], [], []
@@ -92,7 +85,7 @@ def given_visible(
         rows.append(places.flatten())
         determinants.append(log_determinant[:, None].expand_as(places).flatten())
     zeros, cell = centred.new_zeros((n_rows + 1) * width), (torch.cat(cells),)
-    return Given(
+    return (
         zeros.index_put(cell, torch.cat(means))[:-width].view_as(centred),
         zeros.index_put(cell, torch.cat(variances))[:-width].view_as(centred),
         of_all.expand(n_rows + 1).index_put((torch.cat(rows),), torch.cat(determinants))[:-1],
@@ -319,20 +312,21 @@ class Gaussian(GaussianFamily):
     def _conditional_moments(
         self, centred: Float[Tensor, "B D"], visible: Bool[Tensor, "B D"]
     ) -> tuple[Float[Tensor, "B D"], Float[Tensor, "B D"]]:
-        given = self._given(centred, visible)
-        return given.mean, given.variance
+        return self._given(centred, visible)[:2]
 
     def _log_density(
         self, centred: Float[Tensor, "B D"], present: Bool[Tensor, "B D"]
     ) -> Float[Tensor, " B"]:
         """-½ (|R| log 2π + log|Σ_RR| + |L⁻¹ z|²), z the row with conditional means for hidden tokens."""
-        given = self._given(centred, present)
-        filled = torch.where(present, centred, given.mean)
+        mean, _, log_determinant = self._given(centred, present)
+        filled = torch.where(present, centred, mean)
         white = torch.linalg.solve_triangular(self.factor, filled.T, upper=False)
-        constant = LOG_2PI * present.sum(1).to(centred.dtype) + given.log_determinant
+        constant = LOG_2PI * present.sum(1).to(centred.dtype) + log_determinant
         return -0.5 * (constant + white.square().sum(0))
 
-    def _given(self, centred: Float[Tensor, "B D"], visible: Bool[Tensor, "B D"]) -> Given:
+    def _given(
+        self, centred: Float[Tensor, "B D"], visible: Bool[Tensor, "B D"]
+    ) -> tuple[Float[Tensor, "B D"], Float[Tensor, "B D"], Float[Tensor, " B"]]:
         return given_visible(self.factor, centred, visible, 4 * _elements_at_once(centred.device))
 
     def score_orderings(self, tokens: Tokens, ranks: Int64[Tensor, "B D"]) -> Float[Tensor, "B D"]:
@@ -358,7 +352,7 @@ class Gaussian(GaussianFamily):
         if len(arrangements) * _MIN_ROWS_PER_PATTERN <= len(order):
             score = torch.zeros_like(centred)
             for p, arrangement in enumerate(arrangements):
-                rows, first = _positions(which == p), int(arrangement[-1])
+                rows, first = torch.nonzero(which == p).flatten(), int(arrangement[-1])
                 tokens_of = arrangement[: first + int(arrangement[-2])]
                 factor = cholesky(covariance[tokens_of][:, tokens_of])
                 part = scores_of_one_order(factor, centred[rows][:, tokens_of], first)
@@ -440,10 +434,6 @@ def _matrices_at_once(n_features: int, device: torch.device) -> int:
 
 def _elements_at_once(device: torch.device) -> int:
     return _MAX_ELEMENTS_CUDA if device.type == "cuda" else _MAX_ELEMENTS
-
-
-def _positions(chosen: Bool[Tensor, " B"]) -> Int64[Tensor, " b"]:
-    return torch.nonzero(chosen).flatten()
 
 
 def _visible_factor(covariance: Float[Tensor, "D D"], visible: Bool[Tensor, "P D"]) -> Float[Tensor, "P D D"]:

@@ -1,6 +1,6 @@
 """The shrinkage and the bandwidth of a `KernelGaussian`, by cross-validation."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -69,9 +69,9 @@ def choose_kernels(
     n_values = min(max(_MOST_PAIRS // min(len(x), MAX_CENTRES), _FEWEST_VALUES), _MOST_VALUES)
     each = -(-n_values // len(parts))
     hidden = [_hide_one(fit, out, each, rng) for fit, (_, out) in zip(fits, parts, strict=True)]
-    residuals = [np.concatenate([probe.residuals(h) for probe in hidden]) for h in bandwidths]
+    residuals = [np.concatenate([probe.predicted(h) for probe in hidden]) for h in bandwidths]
     best = int(np.argmin([(residual**2).mean() for residual in residuals]))
-    spread = np.concatenate([probe.spreads(bandwidths[best]) for probe in hidden])
+    spread = np.concatenate([probe.predicted(bandwidths[best], spread=True) for probe in hidden])
     columns = np.concatenate([probe.columns for probe in hidden])
     return KernelChoice(shrinkage, bandwidths[best], columns, residuals[best] / spread)
 
@@ -101,22 +101,14 @@ class _Hidden(NamedTuple):
     wanted: list[Tensor]  # shape (b, m) for each part; which of the hidden tokens is the value
     truth: list[Tensor]  # shape (b,) for each part; the values about μ
 
-    def residuals(self, bandwidth: float) -> Float64[np.ndarray, " n"]:
-        """Value - predicted mean."""
-        return self._of_parts(lambda part, mean, weight, h: -mean, bandwidth, self.truth)
-
-    def spreads(self, bandwidth: float) -> Float64[np.ndarray, " n"]:
-        """The predicted standard deviations."""
-        return self._of_parts(lambda part, mean, weight, h: part.variance(mean, weight, h).sqrt(), bandwidth)
-
-    def _of_parts(
-        self, of: Callable[..., Tensor], bandwidth: float, plus: Sequence[Tensor | float] | None = None
-    ) -> Float64[np.ndarray, " n"]:
-        result = np.empty(len(self.columns))
-        h = torch.tensor(bandwidth, dtype=torch.float64)
-        for part, wanted, extra in zip(self.parts, self.wanted, plus or [0.0] * len(self.parts), strict=True):
+    def predicted(self, bandwidth: float, *, spread: bool = False) -> Float64[np.ndarray, " n"]:
+        """Value - predicted mean, or the predicted standard deviations."""
+        result, h = np.empty(len(self.columns)), torch.tensor(bandwidth, dtype=torch.float64)
+        for part, wanted, truth in zip(self.parts, self.wanted, self.truth, strict=True):
             weight = torch.softmax(part.log_kernels(h), 1)
-            result[part.rows] = extra + of(part, part.expected(weight, h), weight, h)[wanted]
+            mean = part.expected(weight, h)
+            of_part = part.variance(mean, weight, h).sqrt()[wanted] if spread else truth - mean[wanted]
+            result[part.rows] = of_part
         return result
 
 

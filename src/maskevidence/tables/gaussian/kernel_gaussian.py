@@ -176,13 +176,7 @@ class KernelGaussian(TableModel):
 
         It is log Σ_i r_i N(x_j; mean_ij, h² A⁻¹_jj) with r_i ∝ N(x_R; a c_i, h² Σ_RR).
         """
-        return self._log_answers(tokens, masked, None)
-
-    def log_cells(
-        self, tokens: Tokens, masked: Bool[Tensor, "B D"], step: Float[Tensor, " D"]
-    ) -> Float[Tensor, "B D"]:
-        """The log mass of the cell of width `step` about each masked value, over the step; see `CellMass`."""
-        return self._log_answers(tokens, masked, step)
+        return self.log_cells(tokens, masked, None)
 
     def log_leave_one_out(self, tokens: Tokens, visible: Bool[Tensor, "B D"]) -> Float[Tensor, "B D"]:
         """log p of each visible token given the other visible ones, nats, shape (B, D); 0 elsewhere."""
@@ -194,9 +188,13 @@ class KernelGaussian(TableModel):
                 result[part.rows] = log_leave_one_out(part, centred, self.bandwidth)
         return result
 
-    def _log_answers(
+    def log_cells(
         self, tokens: Tokens, masked: Bool[Tensor, "B D"], step: Float[Tensor, " D"] | None
     ) -> Float[Tensor, "B D"]:
+        """The log mass of the cell of width `step` about each masked value, over the step; see `CellMass`.
+
+        Without a step, log p of the value.
+        """
         self.check_width(tokens.width)
         visible, kernels = tokens.visible(masked), self._kernels
         alone = ~visible.any(1)

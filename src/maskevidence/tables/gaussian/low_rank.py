@@ -57,33 +57,6 @@ def unique_loadings(loadings: Matrix, noise: Vector) -> Matrix:
     return turned * np.where(largest < 0, -1.0, 1.0) + 0.0
 
 
-def loadings_columns(loadings: Matrix, mean: Vector, noise: Vector, names: Sequence[str] | None) -> Columns:
-    """A row for each column of the table: its mean, its noise and its loadings, in its units."""
-    turned = unique_loadings(loadings, noise)
-    values: dict[str, Any] = {"mean": mean, "noise_sd": np.sqrt(noise)}
-    values |= {f"factor_{k}": turned[:, k] for k in range(turned.shape[1])}
-    return Columns(values, names, "column")
-
-
-def loadings_picture(loadings: Matrix, noise: Vector, names: Sequence[str] | None) -> tuple[ColourGrid, str]:
-    """The correlation of each column with each factor."""
-    n_columns, n_factors = loadings.shape
-    signal = (loadings**2).sum(axis=1)
-    shares, sd = signal / (signal + noise), np.sqrt(signal + noise)
-    correlation = unique_loadings(loadings, noise) / sd[:, None]
-    rows = [str(k) for k in range(n_columns)] if names is None else list(names)
-    explained = f"{'explain' if n_factors > 1 else 'explains'} {typeset(100 * float(shares.mean()), 0)} %"
-    picture = ColourGrid(
-        correlation,
-        rows if n_columns <= _MOST_NAMES else (),
-        [str(k) for k in range(n_factors)],
-        "correlation of the column with the factor",
-        "factor",
-        "column",
-    )
-    return picture, f"{count(n_factors, 'factor')} {explained} of a column's variance"
-
-
 class LowRankGaussian(GaussianFamily):
     """N(μ, W Wᵀ + Ψ) with loadings W of shape (D, K) and a diagonal Ψ.
 
@@ -152,8 +125,20 @@ class LowRankGaussian(GaussianFamily):
         Raises:
             MissingExtraError: matplotlib is not installed.
         """
-        loadings, noise = (t.detach().cpu().double().numpy() for t in (self.loadings, self.noise_variances))
-        return plot(*loadings_picture(loadings, noise, self.columns), ax)
+        loadings, noise, _ = self._unique_loadings()
+        signal, (n_columns, n_factors) = (loadings**2).sum(axis=1), loadings.shape
+        names = self.columns or [str(k) for k in range(n_columns)]
+        picture = ColourGrid(
+            loadings / np.sqrt(signal + noise)[:, None],
+            names if n_columns <= _MOST_NAMES else (),
+            [str(k) for k in range(n_factors)],
+            "correlation of the column with the factor",
+            "factor",
+            "column",
+        )
+        share = typeset(100 * float((signal / (signal + noise)).mean()), 0)
+        explain = f"{'explain' if n_factors > 1 else 'explains'} {share} % of a column's variance"
+        return plot(picture, f"{count(n_factors, 'factor')} {explain}", ax)
 
     def to_frame(self) -> Any:
         """A data frame of pandas with a row for each column: mean, standard deviation of the noise, loadings.
@@ -161,9 +146,16 @@ class LowRankGaussian(GaussianFamily):
         W is known up to a rotation of its factors. They are turned so that Wᵀ Ψ⁻¹ W is diagonal, the largest
         first, and the largest loading of each factor is positive.
         """
-        parts = (self.loadings, self.mean, self.noise_variances)
-        loadings, mean, noise = (part.detach().cpu().double().numpy() for part in parts)
-        return data_frame(loadings_columns(loadings, mean, noise, self.columns))
+        loadings, noise, mean = self._unique_loadings()
+        values: dict[str, Any] = {"mean": mean, "noise_sd": np.sqrt(noise)}
+        values |= {f"factor_{k}": loading for k, loading in enumerate(loadings.T)}
+        return data_frame(Columns(values, self.columns, "column"))
+
+    def _unique_loadings(self) -> tuple[Matrix, Vector, Vector]:
+        """Loadings by factors that are unique, noise variances and means."""
+        parts = (self.loadings, self.noise_variances, self.mean)
+        loadings, noise, mean = (part.detach().cpu().double().numpy() for part in parts)
+        return unique_loadings(loadings, noise), noise, mean
 
     def _conditional_moments(
         self, centred: Float[Tensor, "B D"], visible: Bool[Tensor, "B D"]
@@ -243,7 +235,7 @@ class LowRankGaussian(GaussianFamily):
         scaled = loadings / noise
         second = moments.about(self.mean).to(noise.dtype)
         scores = []
-        for part in torch.split(masked, masks_at_once(width, k)):
+        for part in torch.split(masked, max(_MIN_MASKS, _MAX_ELEMENTS // (k * width))):
             hidden = part.to(noise.dtype)
             visible = 1 - hidden
             _, inverse = self._posterior(visible)
@@ -290,11 +282,6 @@ class LowRankGaussian(GaussianFamily):
         """w_j w_jᵀ of every feature, flat."""
         outer = self.loadings[:, :, None] * self.loadings[:, None, :]
         return outer.reshape(self.n_features, self.n_components**2)
-
-
-def masks_at_once(n_features: int, n_components: int) -> int:
-    """The number of masks in a chunk of `score_moments`."""
-    return max(_MIN_MASKS, _MAX_ELEMENTS // (n_components * n_features))
 
 
 class PPCA(LowRankGaussian):

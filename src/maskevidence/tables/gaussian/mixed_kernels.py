@@ -16,16 +16,14 @@ from maskevidence.core.tokens import Tokens
 from maskevidence.tables.described import DescribedTableModel
 from maskevidence.tables.gaussian.family import normal_log_cell
 from maskevidence.tables.gaussian.kernel_gaussian import KernelGaussian
-from maskevidence.tables.network.cell_coding import picked
 from maskevidence.tables.network.network_columns import (
     Column,
     base_measure,
     column_settings,
     columns_from,
     notes_on_unseen,
-    third_value,
 )
-from maskevidence.tables.noise import KeyedNoise, row_keys
+from maskevidence.tables.noise import KeyedNoise, chosen, row_keys
 
 _MOST_INPUTS = 150  # indicators in all
 _FEWEST_OF_INPUT = 2  # cells that hold the value of an indicator
@@ -75,6 +73,7 @@ class MixedKernelGaussian(DescribedTableModel):
     """
 
     conditionals: Conditionals = "learned"
+    described: tuple[Column, ...]
     share: Tensor  # of each value of the discrete columns in training
     mixing: Tensor  # ε of each column
     _of_input: Tensor  # the column of each input
@@ -301,24 +300,6 @@ class MixedKernelGaussian(DescribedTableModel):
         slots, slot, within = self._mixture(mean, k)
         return torch.log(slots.gather(1, slot[code][:, None])[:, 0] * within[code])
 
-    def values_of(self, column: int) -> Float64[Tensor, " V"] | None:
-        """All values of a column, shape (V,), an unseen category last; None for a number."""
-        values = list(self.described[column].values)
-        if self.described[column].kind == "category":
-            values.append(max(values) + 1)
-        return torch.tensor(values, dtype=torch.float64, device=self.share.device) if values else None
-
-    def strange_cell(self, tokens: Tokens, read: Bool[Tensor, "B D"]) -> tuple[int, int, str] | None:
-        values = tokens.values.double()
-        for k, column in enumerate(self.described):
-            if column.kind == "yes/no":
-                known = torch.isin(values[:, k], values.new_tensor(column.values))
-                rows = torch.nonzero(read[:, k] & ~known)
-                if len(rows):
-                    no, yes = column.values
-                    return int(rows[0]), k, third_value(no, yes)
-        return None
-
     def notes_on(self, tokens: Tokens, data: object = None) -> tuple[str, ...]:
         """Notes if the model was fitted to these rows, or columns have unseen categories."""
         return (*super().notes_on(tokens), *self.notes_on_unseen(tokens, data))
@@ -366,7 +347,7 @@ class MixedKernelGaussian(DescribedTableModel):
             mean, _ = self._answers(values[rows], seen[rows])
             slots, slot, within = self._mixture(mean, k)
             values[rows, k] = values.new_tensor(column.values)[
-                picked(slots[:, slot] * within, uniform[rows, k])
+                chosen(slots[:, slot] * within, uniform[rows, k])
             ]
             seen[rows, k] = True
         if self.inputs:

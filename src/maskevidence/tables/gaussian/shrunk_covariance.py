@@ -11,6 +11,8 @@ from maskevidence.core.support.progress import progress
 from maskevidence.tables.gaussian.family import DataRows, Matrix, Vector
 from maskevidence.tables.gaussian.precision import DensePrecision, Precision, ThinPrecision
 
+_Holes = list[tuple[Int64[np.ndarray, " b"], Int64[np.ndarray, "b m"]]]
+
 
 class Span(NamedTuple):
     """Σ = diag(s) ((1 - λ) XᵀX / N + λ I) diag(s) of N complete rows, fewer than columns."""
@@ -49,13 +51,6 @@ class ShrunkFit:
         if isinstance(self.spread, Span):
             return self.spread.precision()
         return DensePrecision.of(torch.linalg.cholesky(torch.from_numpy(self.spread)))
-
-
-class _Holes(NamedTuple):
-    """Rows with equally many missing values."""
-
-    rows: Int64[np.ndarray, " b"]  # their positions
-    columns: Int64[np.ndarray, "b m"]  # the columns that are missing in each
 
 
 def fit_shrunk(
@@ -170,13 +165,11 @@ def _units(table: DataRows, missing: Bool[np.ndarray, "N D"]) -> tuple[Vector, V
     return shift, np.where(high > low, np.sqrt(variance), 1.0)
 
 
-def _holes(missing: Bool[np.ndarray, "N D"]) -> list[_Holes]:
+def _holes(missing: Bool[np.ndarray, "N D"]) -> _Holes:
+    """The rows with equally many missing values, and the columns that are missing in each."""
     counts = missing.sum(1)
-    groups = []
-    for count in np.unique(counts[counts > 0]):
-        rows = np.flatnonzero(counts == count)
-        groups.append(_Holes(rows, np.nonzero(missing[rows])[1].reshape(len(rows), count)))
-    return groups
+    groups = [(np.flatnonzero(counts == count), count) for count in np.unique(counts[counts > 0])]
+    return [(rows, np.nonzero(missing[rows])[1].reshape(len(rows), count)) for rows, count in groups]
 
 
 def _inverse(covariance: Matrix) -> Matrix:
@@ -185,7 +178,7 @@ def _inverse(covariance: Matrix) -> Matrix:
 
 
 def _expected(
-    x: DataRows, mean: Vector, covariance: Matrix, groups: list[_Holes]
+    x: DataRows, mean: Vector, covariance: Matrix, groups: _Holes
 ) -> tuple[Float64[np.ndarray, "N D"], Float64[np.ndarray, "D D"]]:
     """The rows with conditional means for missing values, and the sum of their conditional covariances."""
     width = x.shape[1]

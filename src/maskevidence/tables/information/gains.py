@@ -72,34 +72,21 @@ class Term(NamedTuple):
             with torch.no_grad():
                 return model.log_evidence(roles).double().cpu().numpy()[None]
         ask = partial(estimate_evidence, model, roles, refine=False, check=False)
-        if n == 1 or self.how == "alone":
-            return ask(FixedRate(1.0, 1)).per_observation[None]
-        if self.how == "given the rest" or n <= _ENUMERATED:
-            design = LeaveOneOut() if self.how == "given the rest" else Exhaustive()
-            return ask(design).per_observation[None]
-        of_sets = [
-            ask(RandomSize(_MASKS, 1), seed=REPLICATES * seed + r).per_observation for r in range(REPLICATES)
-        ]
-        return np.stack(of_sets)
-
-
-class Gains(NamedTuple):
-    """The terms of a sum for n rows."""
-
-    rows: Int64[np.ndarray, " n"]  # places of the rows, which repeat where missing cells were drawn
-    terms: Float64[np.ndarray, "T R n"]  # without their weights
-
-    def sums(self, weights: Sequence[float]) -> Float64[np.ndarray, "R n"]:
-        """The weighted sum of the terms."""
-        return np.tensordot(np.asarray(weights), self.terms, axes=1)
+        designs = {"joint": Exhaustive(), "alone": FixedRate(1.0, 1), "given the rest": LeaveOneOut()}
+        if self.how != "joint" or n <= _ENUMERATED:
+            return ask(designs[self.how if n > 1 else "alone"]).per_observation[None]
+        seeds = range(REPLICATES * seed, REPLICATES * (seed + 1))
+        return np.stack([ask(RandomSize(_MASKS, 1), seed=each).per_observation for each in seeds])
 
 
 def gains(
     model: Any, values: TableRows, rows: Int64[np.ndarray, " n"], terms: Sequence[Term], seed: int
-) -> Gains:
+) -> tuple[Int64[np.ndarray, " m"], Float64[np.ndarray, "T R m"]]:
     """The terms of some rows; the model draws missing cells of the columns in question five times.
 
-    Rows without any cell in these columns are left out.
+    Returns:
+        The places of the rows, which repeat where cells were drawn, without rows that have no cell in these
+        columns; and their terms, without the weights.
     """
     some = values[rows]
     union = np.logical_or.reduce([term.asked | term.visible for term in terms])
@@ -112,11 +99,15 @@ def gains(
     place = np.concatenate(places)
     table = np.where(union, np.concatenate(parts), np.nan)
     if not len(place):
-        return Gains(rows[place], np.zeros((len(terms), 1, 0)))
+        return rows[place], np.zeros((len(terms), 1, 0))
     tokens = as_tokens(model, Tokens.from_array(table, empty_rows=True))
     answers = [term.log_probs(model, tokens, seed) for term in terms]
-    n_sets = max(map(len, answers))
-    return Gains(rows[place], np.stack([np.broadcast_to(each, (n_sets, len(place))) for each in answers]))
+    return rows[place], np.stack(np.broadcast_arrays(*answers))
+
+
+def weighted_sum(terms: Sequence[Term], answers: Float64[np.ndarray, "T R n"]) -> Float64[np.ndarray, "R n"]:
+    """The weighted sum of the terms of each row."""
+    return np.tensordot([term.weight for term in terms], answers, axes=1)
 
 
 class Fold(NamedTuple):
@@ -137,7 +128,7 @@ class Fitted(NamedTuple):
     folds: list[Fold]
     notes: tuple[str, ...]
     seed: int
-    target: int | None  # the place of the column that is told about
+    target: str | None  # the column that is told about
     half: Any | None = None  # a model of the first folds alone, about half as many as the others have
     ranked: _Columns | None = None  # the columns whose ranks stand for them
 
@@ -178,8 +169,7 @@ def fitted(
     if build is None:
         return _came_fitted(saved, data, groups, target, seed)
     table = _once(as_table(data))
-    about, places = _target_of(table, target), _groups_of(table, groups)
-    name = None if about is None else table.columns[about]
+    name, places = _target_of(table, target), _groups_of(table, groups)
     table = table.select([table.columns[j] for group in places for j in group])
     table = _once(table.take(np.flatnonzero(with_values(table.values))))
     if len(table) < (few := folds * _FEWEST):
@@ -197,8 +187,7 @@ def fitted(
     ends = pairwise(np.cumsum([0, *map(len, places)]).tolist())
     own = _groups_of(table, None) if groups is None else [list(range(start, end)) for start, end in ends]
     made, half = _by_word(model, table, (parts, alike), seed, sizes=groups is not None, pairs=pairs)
-    about = None if name is None else table.columns.index(name)
-    return Fitted(model, table, own, made, table.notes, seed, about, half, ranked)
+    return Fitted(model, table, own, made, table.notes, seed, name, half, ranked)
 
 
 def _came_fitted(model: Any, data: object, groups: Sequence[Any] | None, target: Any, seed: int) -> Fitted:
@@ -217,13 +206,13 @@ def _came_fitted(model: Any, data: object, groups: Sequence[Any] | None, target:
     return Fitted(type(model).__name__, table, own, [fold], tuple(notes), seed, about)
 
 
-def _target_of(table: Table, target: Any) -> int | None:
-    """The place of the target."""
+def _target_of(table: Table, target: Any) -> str | None:
+    """The name of the target."""
     if target is None:
         return None
     if len(places := places_of(table, target)) != 1:
         raise InputError(f"target={in_short(target)}; give one column, by name or position")
-    return places[0]
+    return table.columns[places[0]]
 
 
 def _once(table: Table) -> Table:
@@ -457,18 +446,10 @@ def places_of(table: Table, group: Any) -> list[int]:
     """
     several = isinstance(group, Iterable) and not isinstance(group, str)
     names = list(group) if several else [] if group is None else [group]
-    places = []
+    places: dict[Any, int] = {key: j for j, name in enumerate(table.columns) for key in (name, j)}
     for name in names:
-        if isinstance(name, str) and name in table.columns:
-            places.append(table.columns.index(name))
-        elif (
-            isinstance(name, int | np.integer)
-            and not isinstance(name, bool)
-            and 0 <= name < len(table.columns)
-        ):
-            places.append(int(name))
-        else:
+        if isinstance(name, bool) or not isinstance(name, str | int | np.integer) or name not in places:
             position = "" if isinstance(name, str) else "; a number is a position, from 0"
             known = some_of(table.columns)
             raise InputError(f"there is no column {in_short(name)}; the columns are {known}{position}")
-    return places
+    return [places[name] for name in names]

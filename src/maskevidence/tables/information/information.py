@@ -3,20 +3,19 @@
 import math
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float64
 
 from maskevidence.core.errors import InputError, NumericalError
 from maskevidence.tables.gaussian.family import LOG_2PI
-from maskevidence.tables.information.gains import FOLDS, Fitted, Term, fitted, gains, n_half
+from maskevidence.tables.information.gains import FOLDS, Fitted, Term, fitted, gains, n_half, weighted_sum
 from maskevidence.tables.information.information_result import (
     GIVEN_OTHERS,
     MUTUAL,
     NOT_CAUSE,
     SIGNED,
-    Errors,
     Information,
     entropy,
     errors_of,
@@ -29,6 +28,7 @@ FEW_ROWS = (
 )
 _FEW = 5  # rows for each column
 _FAR = 100.0  # distance of two categories, in standard deviations of numbers
+_OfFolds = list[Float64[np.ndarray, "R _"]]
 
 
 def information(
@@ -169,36 +169,34 @@ def _of_columns(quantity: str, fit: Fitted, weights: tuple[int, int, int]) -> In
     return _estimated(quantity, fit, terms, [[j] for j in fit.groups[0]])
 
 
-class _Answers(NamedTuple):
-    """The sums of terms, one array of shape (R, n) for each fold."""
+def _answers(
+    fit: Fitted, terms: Sequence[Term]
+) -> tuple[_OfFolds, _OfFolds, _OfFolds, list[float], Float64[np.ndarray, " T"]]:
+    """Ask the models of all folds.
 
-    held_out: list[Any]  # by the models that have not seen the rows
-    seen: list[Any]  # by models that have
-    more: list[Any]  # what the models that have not seen them add to the half model
-    shares: list[float]  # how many rows each fold counts as
-    log_q: Float64[np.ndarray, " T"]  # means of the terms without their weights
-
-
-def _answers(fit: Fitted, terms: Sequence[Term]) -> _Answers:
-    """Ask the models of all folds."""
+    Returns:
+        The sums of terms, shape (R, n) for each fold: by the models that have not seen the rows, by models
+        that have, and what the first ones add to the half model; then how many rows each fold counts as, and
+        the means of the terms without their weights.
+    """
     values, (*asked, given) = fit.table.values, fit.groups
     pairs = [*(asked if len(asked) > 1 else asked * 2), given]
-    found, of_terms = _Answers([], [], [], [], np.zeros(len(terms))), []
+    held_out, seen, more, shares, of_terms = [], [], [], list[float](), []
     for k, fold in enumerate(fit.folds):
         ask = partial(gains, values=values, rows=fold.out, terms=terms, seed=fit.seed)
-        got, weights = ask(fold.model), [term.weight for term in terms]
-        if not len(got.rows):
+        rows, answers = ask(fold.model)
+        if not len(rows):
             continue
-        found.held_out.append(got.sums(weights))
-        found.shares.append(share_present(~np.isnan(values), pairs, got.rows))
-        of_terms.append(got.terms.mean(1))
+        held_out.append(weighted_sum(terms, answers))
+        shares.append(share_present(~np.isnan(values), pairs, rows))
+        of_terms.append(answers.mean(1))
         if fold.other is not None:
-            found.seen.append(ask(fold.other).sums(weights))
+            seen.append(weighted_sum(terms, ask(fold.other)[1]))
         if fit.half is not None and k >= n_half(len(fit.folds)):
-            found.more.append(found.held_out[-1] - ask(fit.half).sums(weights))
-    if sum(found.shares) < 2:
+            more.append(held_out[-1] - weighted_sum(terms, ask(fit.half)[1]))
+    if sum(shares) < 2:
         raise InputError("fewer than two rows have values in each group of columns; give more rows")
-    return found._replace(log_q=np.concatenate(of_terms, axis=1).mean(1))
+    return held_out, seen, more, shares, np.concatenate(of_terms, axis=1).mean(1)
 
 
 def _estimated(
@@ -206,43 +204,42 @@ def _estimated(
 ) -> Information:
     """The mean of a sum of terms over all rows, with its errors; blocks are shuffled for the zero."""
     *asked, given = fit.groups
-    found, mutual = _answers(fit, terms), quantity == MUTUAL and not given
+    out, saw, gained, shares, log_q = _answers(fit, terms)
     held_out, seen, more = (
-        float(np.concatenate(each, axis=1).mean()) if each else None
-        for each in (found.held_out, found.seen, found.more)
+        float(np.concatenate(each, axis=1).mean()) if each else None for each in (out, saw, gained)
     )
     assert held_out is not None
     nats = held_out if seen is None else (held_out + seen) / 2
     if not math.isfinite(nats):
         raise NumericalError(f"the {quantity} is {nats}: the model gives a row the probability 0")
-    errors = errors_of(found.held_out, found.seen, found.shares)
+    errors, mutual = errors_of(out, saw, shares), quantity == MUTUAL and not given
     zero, zero_se = (None, None) if fit.folds[0].again is None else _zero(fit, terms, blocks)
     entropies = [_entropy(fit, group) for group in asked] if mutual else []
     known = [each for each in entropies if each is not None]
     bounds = [  # the first of the two terms of each direction is log q(a | b), and of a network log q(b | a)
-        float(found.log_q[k]) + entropy
+        float(log_q[k]) + entropy
         for k in range(0, len(terms), 2)
         for group, entropy in zip(asked, entropies, strict=mutual)
         if entropy is not None and (fit.mask(group) == terms[k].asked).all()
     ]
-    notes = _notes(quantity, errors, held_out, (zero, zero_se), bounds)
+    notes = _notes(quantity, errors["fit_se"], held_out, (zero, zero_se), bounds)
     most = min(_most(fit, group) for group in asked) if quantity == MUTUAL else math.inf
     with_more = None if more is None else min(held_out + _missed(quantity, len(fit.folds), more), most)
     few = len(fit.table) < _FEW * len(fit.table.columns)
-    if few or max(seen or held_out, with_more or held_out) - held_out > errors.standard_error:
+    if few or max(seen or held_out, with_more or held_out) - held_out > errors["standard_error"]:
         notes.append(FEW_ROWS)
-    shares = len(known) == 2 and sum(known) > 0 and not any(map(fit.is_ranked, asked))
+    normalised = len(known) == 2 and sum(known) > 0 and not any(map(fit.is_ranked, asked))
     return Information(
         quantity=quantity,
         nats=nats,
-        errors=errors,
+        **errors,
         held_out=held_out,
         seen=seen,
         with_more_rows=with_more,
         zero=zero,
         zero_se=zero_se,
         lower_bound=max(bounds, default=None),
-        symmetric_uncertainty=2 * nats / sum(known) if shares else None,
+        symmetric_uncertainty=2 * nats / sum(known) if normalised else None,
         groups=tuple(tuple(fit.table.columns[j] for j in group) for group in fit.groups),
         n_rows=sum(len(fold.out) for fold in fit.folds),
         model=fit.name,
@@ -279,8 +276,7 @@ def _zero(fit: Fitted, terms: Sequence[Term], blocks: Sequence[Sequence[int]]) -
     for block in blocks:
         drawn = fit.table.values[_exchanged(fit, rng)]
         values[:, block] = np.where(np.isnan(values[:, block]), np.nan, drawn[:, block])
-    weights = [term.weight for term in terms]
-    got = gains(fold.again(values), values, fold.out, terms, fit.seed).sums(weights).mean(0)
+    got = weighted_sum(terms, gains(fold.again(values), values, fold.out, terms, fit.seed)[1]).mean(0)
     return float(got.mean()), float(got.std(ddof=1)) / len(got) ** 0.5
 
 
@@ -304,7 +300,7 @@ def _exchanged(fit: Fitted, rng: np.random.Generator) -> list[int]:
 
 
 def _notes(
-    quantity: str, errors: Errors, held_out: float, zero: tuple[Any, Any], bounds: list[float]
+    quantity: str, fit_se: float | None, held_out: float, zero: tuple[Any, Any], bounds: list[float]
 ) -> list[str]:
     """Notes that a reader needs besides the numbers."""
     notes = [NOT_CAUSE]
@@ -312,6 +308,6 @@ def _notes(
         notes.append("the model finds nothing in rows that it has not seen")
     if zero[0] is not None and zero[0] > 3 * zero[1] > 0:
         notes.append("the model finds information in independent columns: it fits these rows badly")
-    if not bounds and errors.fit_se is not None:
+    if not bounds and fit_se is not None:
         notes.append("no lower bound: the model's own log q(a) may be as wrong as log q(a | b)")
     return notes

@@ -16,23 +16,12 @@ from maskevidence.core.show.words import digits_for, interval_95, number, plus_m
 _Floats = Float64[np.ndarray, " n"]
 
 
-@dataclass(frozen=True)
-class Errors:
-    """The errors of a mean over rows, nats."""
-
-    mask_se: float  # of the masks; 0 where none are drawn
-    data_se: float | None  # of the sample of rows; None where it is not resolved beside the masks' error
-    fit_se: float | None  # of fits to other rows with other seeds; None for a model that came fitted
-    standard_error: float  # of all of them
-    df: float  # degrees of freedom of all of them
-
-
 def errors_of(
     held_out: Sequence[Float64[np.ndarray, "R _"]],
     seen: Sequence[Float64[np.ndarray, "R _"]],
     shares: Sequence[float],
-) -> Errors:
-    """The errors of the mean over all folds.
+) -> dict[str, Any]:
+    """The errors of the mean over all folds, by their names in `Information`.
 
     s² / n is the variance of the mean over rows, masks included. Two models answer for the rows of fold k:
     that which has not seen them, and one that has. Their mean difference d_k varies with the fits, whose
@@ -54,7 +43,8 @@ def errors_of(
         fit_se = float(np.sqrt(variance_of_fits(*np.array(numbers).T)))
         parts.append((fit_se**2, len(gaps) - 1.0))
     total = math.sqrt(sum(part for part, _ in parts))
-    return Errors(mask_se, math.sqrt(of_rows) if of_rows > 0 else None, fit_se, total, df_of_sum(parts))
+    data_se, df = math.sqrt(of_rows) if of_rows > 0 else None, df_of_sum(parts)
+    return {"mask_se": mask_se, "data_se": data_se, "fit_se": fit_se, "standard_error": total, "df": df}
 
 
 def variance_of_fits(n: Any, mean: Any, variance: Any) -> Any:
@@ -95,7 +85,11 @@ class Information(Shown):
     Attributes:
         quantity: its name.
         nats: the mean of `held_out` and `seen`; of a model that came fitted, the mean over the rows.
-        errors: mask_se, data_se, fit_se, and the standard error of all three.
+        mask_se: the standard error of the masks, nats; 0 where none are drawn.
+        data_se: of the sample of rows; None where it is not resolved beside the masks' error.
+        fit_se: of fits to other rows with other seeds; None for a model that came fitted.
+        standard_error: of all three.
+        df: its degrees of freedom.
         held_out: the mean over rows that the models have not seen.
         seen: that over rows that they were fitted to; None for a model that came fitted. By a well-specified
             model it is, to first order, as much above the truth as `held_out` is below it (Akaike, 1974).
@@ -119,7 +113,11 @@ class Information(Shown):
 
     quantity: str
     nats: float
-    errors: Errors
+    mask_se: float
+    data_se: float | None
+    fit_se: float | None
+    standard_error: float
+    df: float
     held_out: float
     seen: float | None
     with_more_rows: float | None
@@ -138,11 +136,6 @@ class Information(Shown):
         return self.nats / math.log(2)
 
     @property
-    def standard_error(self) -> float:
-        """sqrt(mask_se² + data_se² + fit_se²), nats."""
-        return self.errors.standard_error
-
-    @property
     def correlation(self) -> float:
         """sqrt(1 - exp(-2 I)), 0 to 1: |r| of two normal columns with this information; 0 below 0."""
         return math.sqrt(-math.expm1(-2 * max(self.nats, 0.0)))
@@ -150,7 +143,7 @@ class Information(Shown):
     @property
     def p_value(self) -> float:
         """One-sided, of `held_out` not above 0, or not above `zero` where this is higher."""
-        return float(p_values(self.held_out - self._excess, self.standard_error, self.errors.df))
+        return float(p_values(self.held_out - self._excess, self.standard_error, self.df))
 
     @property
     def _excess(self) -> float:
@@ -162,7 +155,7 @@ class Information(Shown):
 
         That of an O-information, which may be below 0, starts from the lowest of these numbers.
         """
-        width = t_half_width(self.standard_error, self.errors.df, level)
+        width = t_half_width(self.standard_error, self.df, level)
         known = [each for each in (self.held_out, self.seen, self.with_more_rows) if each is not None]
         low = min(known) if self.quantity == SIGNED else self.held_out
         return low - self._excess - width, max(known) + width
@@ -174,7 +167,7 @@ class Information(Shown):
         headline = f"{self._of()}: {typeset(self.nats, digits)} nats ({typeset(self.bits, digits)} bits)"
         nats, interval = number(self.nats, digits), interval_95(low, high, digits, number)
         line = f"Information({self.quantity}, {nats} nats, {interval})"
-        errors = {"masks": self.errors.mask_se, "rows": self.errors.data_se, "fits": self.errors.fit_se}
+        errors = {"masks": self.mask_se, "rows": self.data_se, "fits": self.fit_se}
         named = {
             "of rows not seen in the fit": None if self.seen is None else self.held_out,
             "of rows seen in the fit": self.seen,
@@ -210,11 +203,11 @@ class Information(Shown):
 
     def to_dict(self) -> dict[str, Any]:
         """The fields as JSON values, with bits, interval and p-value."""
-        known, (low, high) = asdict(self), self.interval()
-        errors, groups, notes = (known.pop(name) for name in ("errors", "groups", "notes"))
-        errors.pop("df")
-        known |= {**errors, "bits": self.bits, "low": low, "high": high, "correlation": self.correlation}
-        return {**known, "p_value": self.p_value, "groups": list(map(list, groups)), "notes": list(notes)}
+        low, high = self.interval()
+        known = asdict(self) | {"bits": self.bits, "low": low, "high": high, "correlation": self.correlation}
+        del known["df"]
+        lists = {"groups": list(map(list, self.groups)), "notes": list(self.notes)}
+        return known | {"p_value": self.p_value} | lists
 
 
 MUTUAL = "mutual information"

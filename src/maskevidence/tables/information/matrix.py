@@ -184,15 +184,15 @@ def information_matrix(
     if not 0 < rate < 1:
         raise InputError(f"rate={rate}; give a share of false discoveries in (0, 1), such as 0.05")
     fit = fitted(model, data, None, (folds, seed), target=target, pairs=target is None)
-    names, t = fit.table.columns, fit.target
+    names = fit.table.columns
     if len(names) < 2:
         raise InputError(f"{fit.table.name} has one column; give two or more")
-    kernels = t is None and len(names) > 2 and isinstance(fit.folds[0].model, KernelGaussian)
-    nats, error, p, found = _tested(fit, t, rate)
-    about_all = [ONE_WIDTH] if kernels else [] if t is None else [GIVEN_OTHERS]
+    kernels = len(names) > 2 and isinstance(fit.folds[0].model, KernelGaussian)
+    nats, error, p, found = discovered(fit, rate)
+    about_all = [GIVEN_OTHERS] if fit.target is not None else [ONE_WIDTH] if kernels else []
     return InformationMatrix(
         names=names,
-        target=None if t is None else names[t],
+        target=fit.target,
         nats=nats,
         standard_error=error,
         p_values=p,
@@ -204,20 +204,18 @@ def information_matrix(
     )
 
 
-def pairs_of(fit: Fitted, rate: float = RATE) -> tuple[TableRows, Bool[np.ndarray, "D D"]]:
-    """The mutual information of all pairs of columns, nats, and which are above 0."""
-    nats, _, _, found = _tested(fit, None, rate)
-    return nats, found
-
-
-def _tested(fit: Fitted, target: int | None, rate: float) -> tuple[Any, Any, Any, Any]:
-    """The numbers, their errors and p-values, and which are above 0."""
-    none = fit.mask([])
-    values = _of_pairs if target is None else partial(_of_target, target=target, known=none, given=True)
+def discovered(
+    fit: Fitted, rate: float = RATE
+) -> tuple[TableRows, TableRows, TableRows, Bool[np.ndarray, "n D"]]:
+    """The information of all pairs, or on the target, its errors and p-values, and what is above 0."""
+    values: Any = _of_pairs
+    if fit.target is not None:
+        place = fit.table.columns.index(fit.target)
+        values = partial(_of_target, target=place, known=fit.mask([]), given=True)
     nats, error, p = _numbers(fit, values)
-    once, found = _once(nats, target), np.zeros(nats.shape, dtype=bool)
+    once, found = _once(nats, fit.target), np.zeros(nats.shape, dtype=bool)
     found[once] = _discoveries(p[once], rate)
-    return nats, error, p, found if target is not None else found | found.T
+    return nats, error, p, found if fit.target is not None else found | found.T
 
 
 def _once(nats: TableRows, target: Any) -> Bool[np.ndarray, "n D"]:

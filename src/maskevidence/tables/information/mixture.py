@@ -14,6 +14,7 @@ from maskevidence.core.model import Conditionals
 from maskevidence.core.tokens import Tokens
 from maskevidence.tables.gaussian.family import LOG_2PI
 from maskevidence.tables.gaussian.kernel_gaussian import KernelGaussian
+from maskevidence.tables.noise import chosen
 
 _MOST, _FEWEST_TRIED = 64, 8  # components
 _STEPS, _TOLERANCE = 60, 2e-4  # of EM at each number of components; nats per row
@@ -239,7 +240,7 @@ def _sum(logs: Float64[np.ndarray, "n K"]) -> Float64[np.ndarray, "n 1"]:
 
 def _picked(p: Float64[np.ndarray, "n K"], rng: np.random.Generator) -> Int64[np.ndarray, " n"]:
     """One index for each row, drawn with its probabilities."""
-    return np.minimum((np.cumsum(p, 1) < rng.random((len(p), 1))).sum(1), p.shape[1] - 1)
+    return chosen(torch.from_numpy(p), torch.from_numpy(rng.random(len(p)))).numpy()
 
 
 def _patterns(known: Known) -> list[tuple[Any, Any]]:

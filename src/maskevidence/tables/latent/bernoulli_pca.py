@@ -24,10 +24,9 @@ from maskevidence.tables.latent.quadrature import (
     Importance,
     Integration,
     Nodes,
-    integration_from,
 )
 from maskevidence.tables.latent.refined_integral import MAX_NODES, RefinedIntegral
-from maskevidence.tables.latent.shared_nodes import Decoder
+from maskevidence.tables.latent.shared_nodes import MAX_ORDER, Decoder
 from maskevidence.tables.noise import KeyedNoise, chosen, row_keys
 
 _FINEST = 1e-6  # nats, to which `integrate` goes on grids by default
@@ -116,8 +115,8 @@ class BernoulliPCA(TableModel):
             )
         super().__init__(n_features)
         self.n_components = n_components
-        if isinstance(integration, dict):
-            integration = integration_from(integration)
+        if isinstance(integration, dict):  # of a saved model
+            integration = (Grid if "per_axis" in integration else Importance)(**integration)
         self.integration: Integration = integration or (Grid() if n_components <= MAX_AXES else Importance())
         if isinstance(self.integration, Grid):
             self.integration.check(n_components)
@@ -279,14 +278,16 @@ class BernoulliPCA(TableModel):
         """Scores of the nested masks {j maskable: rank_j < M}, M = 1..D, nats, shape (B, D).
 
         Columns beyond an observation's number of tokens are 0. On a grid the posteriors of all prefixes of an
-        order are cumulative sums; importance sampling takes each prefix as a separate mask.
+        order are cumulative sums; importance sampling, and a grid of millions of nodes, take each prefix as a
+        separate mask.
         """
-        values = self._binary(tokens, tokens.maskable | tokens.context)
+        values, grid = self._binary(tokens, tokens.maskable | tokens.context), self.integration
+        at_once = isinstance(grid, Grid) and grid.n_nodes_over(self.n_components) * tokens.width <= MAX_ORDER
         scores = []
         for row in range(len(tokens)):
             n = int(tokens.maskable[row].sum())
             order = torch.argsort(ranks[row], descending=True)[-n:]  # hidden last is seen first
-            if isinstance(self.integration, Importance):
+            if not at_once:
                 score = self._scores_of_prefixes(tokens[row : row + 1], ranks[row], n)
             else:
                 context = torch.nonzero(tokens.context[row]).flatten()

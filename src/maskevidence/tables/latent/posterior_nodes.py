@@ -6,7 +6,6 @@ regression with a Gaussian prior), so Newton's method finds its only mode.
 
 import math
 from collections.abc import Callable
-from typing import cast
 
 import torch
 from jaxtyping import Bool, Float
@@ -102,14 +101,12 @@ def log_joints(
         z, log_weights = _nodes(*posterior_mode(exact, values.double(), visible), points)
         z, log_weights = z.to(values.dtype), log_weights.to(values.dtype)
     x, seen = torch.where(visible, values, 0.0), visible.to(values.dtype)
-    normaliser = [
-        _in_parts(
-            lambda z, seen: (softplus(decoder.logits(z)) @ seen[:, :, None])[:, :, 0], z[rows], seen[rows]
-        )
-        for rows in _rows(z, values.shape[1])
-    ]
+
+    def normaliser(z: Tensor, seen: Tensor) -> Tensor:
+        return (softplus(decoder.logits(z)) @ seen[:, :, None])[:, :, 0]
+
     linear = (z @ (x @ decoder.loadings)[:, :, None])[:, :, 0] + (x @ decoder.bias)[:, None]
-    return z, log_weights + linear - torch.cat(normaliser)
+    return z, log_weights + linear - _in_parts(normaliser, values.shape[1], z, seen)
 
 
 def log_conditionals_at_own(
@@ -132,17 +129,15 @@ def log_conditionals_at_own(
         each = logsigmoid(decoder.logits(z) * sign[:, None, :])
         return torch.logsumexp(log_posterior[:, :, None] + each, 1)
 
-    parts = [_in_parts(mixed, z[rows], sign[rows], log_posterior[rows]) for rows in _rows(z, values.shape[1])]
-    return torch.where(masked, torch.cat(parts), 0.0)
+    return torch.where(masked, _in_parts(mixed, values.shape[1], z, sign, log_posterior), 0.0)
 
 
-def _in_parts(function: Callable[..., Tensor], *arguments: Tensor) -> Tensor:
-    """Evaluate function(*arguments), recomputing its large intermediates for the gradient."""
-    if not torch.is_grad_enabled():
-        return function(*arguments)
-    return cast(Tensor, checkpoint(function, *arguments, use_reentrant=False))
-
-
-def _rows(z: Float[Tensor, "B Q K"], width: int) -> tuple[slice, ...]:
+def _in_parts(
+    function: Callable[..., Tensor], width: int, z: Float[Tensor, "B Q K"], *others: Tensor
+) -> Tensor:
+    """function(z, *others), some rows at a time; large intermediates are computed again for the gradient."""
     size = max(1, _MAX_ELEMENTS // (z.shape[1] * width))
-    return tuple(slice(start, start + size) for start in range(0, len(z), size))
+    parts = zip(*(torch.split(each, size) for each in (z, *others)), strict=True)
+    if torch.is_grad_enabled():
+        return torch.cat([checkpoint(function, *part, use_reentrant=False) for part in parts])
+    return torch.cat([function(*part) for part in parts])

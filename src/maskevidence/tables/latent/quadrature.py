@@ -131,13 +131,3 @@ class Importance:
 
 
 Integration = Grid | Importance
-
-
-def integration_from(settings: dict[str, float | int]) -> Integration:
-    """Build an integration rule from the fields in a saved model's config.json.
-
-    Example:
-        >>> integration_from({"per_axis": 20, "half_width": 5.0})
-        Grid(per_axis=20, half_width=5.0)
-    """
-    return Grid(**settings) if "per_axis" in settings else Importance(**settings)  # type: ignore[arg-type]

@@ -27,6 +27,7 @@ from maskevidence.tables.noise import chosen
 
 _MAX_TABLE = 2**19  # elements of a table of nodes and tokens
 _MAX_POSTERIOR = 2**25  # elements of the posterior weights of a batch
+MAX_ORDER = 2**22  # nodes times tokens of an order that is scored at once
 _MIN_ALIKE = 4  # rows per mask, on average, from which sharing the mask's columns pays
 
 
@@ -171,36 +172,19 @@ def score_one_order(
         decoder: of the tokens to hide, in the order in which they become visible.
     """
     n = len(values)
-    sign, context_sign = 2 * values - 1, 2 * context[1] - 1
-    size = max(1, _MAX_TABLE // (n + 1))
-    chunks = list(zip(torch.split(nodes.points, size), torch.split(nodes.log_weights, size), strict=True))
-
-    def tables(points: Tensor, log_weights: Tensor) -> tuple[Tensor, Tensor]:
-        """log p(x_j | z_q), (q, n), and log w_q p(x_seen | z_q) before each token, (q, n)."""
-        each = logsigmoid(decoder.logits(points) * sign)
-        before = log_weights + logsigmoid(context[0].logits(points) * context_sign).sum(1)
-        return each, torch.cat([before[:, None], before[:, None] + each[:, :-1].cumsum(1)], 1)
-
-    kept = tables(*chunks[0]) if len(chunks) == 1 else None
-    norm = torch.full_like(values, -torch.inf)
-    for chunk in chunks:
-        _, joint = kept or tables(*chunk)
-        norm = torch.logaddexp(norm, torch.logsumexp(joint, 0)) if len(chunks) > 1 else joint.logsumexp(0)
-    parts = []
-    for chunk in chunks:
-        each, joint = kept or tables(*chunk)
-        parts.append((joint - norm).exp().T @ each.exp())
-    probability = sum(parts[1:], parts[0])  # (prefix, token): p(token | prefix)
+    each = logsigmoid(decoder.logits(nodes.points) * (2 * values - 1))  # log p(x_j | z_q), (Q, n)
+    of_context = logsigmoid(context[0].logits(nodes.points) * (2 * context[1] - 1)).sum(1)
+    before = (nodes.log_weights + of_context)[:, None]
+    joint = torch.cat([before, before + each[:, :-1].cumsum(1)], 1)  # log w_q p(x_seen | z_q)
+    log_posterior = joint - joint.logsumexp(0)
+    probability = log_posterior.exp().T @ each.exp()  # (prefix, token): p(token | prefix)
     hidden = torch.ones(n, n, dtype=torch.bool, device=values.device).triu()
     rare = hidden & (probability < torch.finfo(probability.dtype).tiny * 1e8)
     log_probability = torch.log(torch.where(hidden & ~rare, probability, 1.0))
     prefixes, tokens = torch.nonzero(rare, as_tuple=True)
     if len(prefixes):
-        exact = torch.full((len(prefixes),), -torch.inf, dtype=values.dtype, device=values.device)
-        for chunk in chunks:
-            each, joint = kept or tables(*chunk)
-            pieces = zip(torch.split(prefixes, size), torch.split(tokens, size), strict=True)
-            terms = [((joint - norm)[:, p] + each[:, t]).logsumexp(0) for p, t in pieces]
-            exact = torch.logaddexp(exact, torch.cat(terms))
-        log_probability = log_probability.index_put((prefixes, tokens), exact)
+        size = max(1, _MAX_TABLE // len(each))
+        pieces = zip(torch.split(prefixes, size), torch.split(tokens, size), strict=True)
+        exact = [(log_posterior[:, p] + each[:, t]).logsumexp(0) for p, t in pieces]
+        log_probability = log_probability.index_put((prefixes, tokens), torch.cat(exact))
     return log_probability.sum(1) / torch.arange(n, 0, -1, device=values.device)

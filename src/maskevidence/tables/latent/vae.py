@@ -166,19 +166,15 @@ class VAE(LatentModel, TableModel):
         Warns:
             CollapsedWeightsWarning: the weights of half of the observations rest on one draw; once per model.
         """
-        return self._log_answers(tokens, masked, None)
+        return self.log_cells(tokens, masked, None)
 
     def log_cells(
-        self, tokens: Tokens, masked: Bool[Tensor, "B D"], step: Float[Tensor, " D"]
-    ) -> Float[Tensor, "B D"]:
-        """The log mass of the cell of width `step` around each masked value, over the step; see
-        `CellMass`.
-        """
-        return self._log_answers(tokens, masked, step)
-
-    def _log_answers(
         self, tokens: Tokens, masked: Bool[Tensor, "B D"], step: Float[Tensor, " D"] | None
     ) -> Float[Tensor, "B D"]:
+        """The log mass of the cell of width `step` around each masked value, over the step; see `CellMass`.
+
+        Without a step, log p of the value.
+        """
         visible = tokens.visible(masked)
         rows = self._rows(tokens, visible, masked | visible)
         if self.training and torch.is_grad_enabled():

@@ -1,7 +1,7 @@
 """Models fitted by folds: each row is judged by a model that has not seen it."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -28,28 +28,6 @@ Models = tuple[TableModel, ...]
 
 
 @dataclass(frozen=True)
-class Kept:
-    """A folder of fitted models, from which an interrupted command resumes.
-
-    Attributes:
-        folder: None keeps nothing.
-    """
-
-    folder: Path | None = None
-
-    def get(self, name: str) -> TableModel | None:
-        """The model stored under a name."""
-        if self.folder is None or not (self.folder / name / "config.json").exists():
-            return None
-        return load(self.folder / name)
-
-    def put(self, name: str, model: TableModel) -> None:
-        """Store a fitted model."""
-        if self.folder is not None:
-            model.save(self.folder / name)
-
-
-@dataclass(frozen=True)
 class Folds:
     """A table and its division into folds.
 
@@ -57,17 +35,19 @@ class Folds:
         word: the MODEL word; "" before one is chosen.
         table: the columns that the model takes, in all rows with a value.
         parts: the positions of the rows of each fold.
+        kept: a folder of fitted models, from which an interrupted command resumes; None keeps nothing.
     """
 
     word: str
     table: Table
     parts: tuple[Int64[np.ndarray, " _"], ...]
-    kept: Kept = field(default_factory=Kept)
+    kept: Path | None = None
 
     def fit(self, values: Float64[np.ndarray, "N D"], name: str, out: Int64[np.ndarray, " n"]) -> TableModel:
         """Fit the model to all rows but a fold's, with these values."""
-        if (before := self.kept.get(name)) is not None:
-            return before
+        folder = None if self.kept is None else self.kept / name
+        if folder is not None and (folder / "config.json").exists():
+            return load(folder)
         build, _ = parse_model(self.word)
         assert build is not None
         columns = list(self.table.columns)
@@ -78,7 +58,8 @@ class Folds:
             some = np.random.default_rng(len(train)).permutation(len(train))[:MOST_FITTED]
             train = train[np.sort(some)]
         model.fit(train)
-        self.kept.put(name, model)
+        if folder is not None:
+            model.save(folder)
         return model
 
     def fit_all(self, values: Float64[np.ndarray, "N D"], course: Course, number: int) -> Models:
@@ -152,7 +133,7 @@ class Folds:
         return found, self.cleaned(suspicious)
 
 
-def folds_for(table: Table, seed: int, kept: Kept) -> Folds | None:
+def folds_for(table: Table, seed: int, kept: Path | None) -> Folds | None:
     """Divide the rows into folds and drop columns that are constant in a fold; None if too few are left."""
     n = min(_FOLDS, len(table) // 2)
     if n < 2:

@@ -36,15 +36,18 @@ class Rule(NamedTuple):
     words: str
 
 
-def rules_of(table: Table) -> dict[tuple[int, int], Rule]:
-    """How a column follows from another one, by the places of both.
+Rules = dict[tuple[str, str], Rule]
+
+
+def rules_of(table: Table) -> Rules:
+    """How a column follows from another one, by the names of both.
 
     Equal values of the other column go with equal ones, which chance makes with probability below exp(-14),
     or the values are on a line, up to their rounding.
     """
     if len(table.columns) > _MOST_COLUMNS:
         return {}
-    rules, some = dict[tuple[int, int], Rule](), table.values[:_FIRST_ROWS].T
+    rules, some = Rules(), table.values[:_FIRST_ROWS].T
     known = [x[~np.isnan(x)] for x in table.values.T]
     repeated = [_REPEATED * len(np.unique(x)) <= len(x) for x in known]
     for j, k in permutations(range(len(known)), 2):
@@ -54,7 +57,7 @@ def rules_of(table: Table) -> dict[tuple[int, int], Rule]:
         if rule is None and not {*table.levels} & {table.columns[j], table.columns[k]}:
             rule = _line(some[k], some[j]) and _line(x, y)
         if rule is not None:
-            rules[j, k] = rule
+            rules[table.columns[j], table.columns[k]] = rule
     return rules
 
 
@@ -112,45 +115,54 @@ def _line(x: Values, y: Values) -> Rule | None:
 
 
 def with_determined(
-    table: Table, filled: Float64[np.ndarray, "N D"], deviation: Float64[np.ndarray, "N D"]
+    table: Table, rules: Rules, filled: Float64[np.ndarray, "N D"], deviation: Float64[np.ndarray, "N D"]
 ) -> dict[str, str]:
     """Fill the holes of columns that others determine, in place; which column by which.
+
+    Args:
+        rules: of this table, or of one with further columns and rows.
 
     Example:
         >>> values = np.repeat(np.arange(8.0), 4)[:, None] * [1.0, 1.0]
         >>> values[5, 1] = np.nan
         >>> filled = np.where(np.isnan(values), 9.0, values)
-        >>> with_determined(Table("t", values, ("a", "b"), np.arange(32)), filled, np.ones((32, 2)))
+        >>> table = Table("t", values, ("a", "b"), np.arange(32))
+        >>> with_determined(table, rules_of(table), filled, np.ones((32, 2)))
         {'b': 'a'}
         >>> filled[5, 1].item()
         1.0
     """
-    by = dict[str, str]()
-    for (j, k), rule in rules_of(table).items():
-        value, name = rule.value(table.values[:, k]), table.columns[j]
+    by, place = dict[str, str](), {name: j for j, name in enumerate(table.columns)}
+    for (name, other), rule in rules.items():
+        if name in by or not {name, other} <= {*place}:
+            continue
+        j, value = place[name], rule.value(table.values[:, place[other]])
         rows = np.isnan(table.values[:, j]) & ~np.isnan(value)
-        if rows.any() and name not in by:
-            filled[rows, j], by[name] = value[rows], table.columns[k]
+        if rows.any():
+            filled[rows, j], by[name] = value[rows], other
             deviation[rows, j] = 1.0 if name in table.levels else rule.error
     return by
 
 
-def determined(table: Table, known: Collection[str]) -> list[Finding]:
+def determined(table: Table, rules: Rules, known: Collection[str]) -> list[Finding]:
     """Findings on columns that others determine, but on known copies; of two alike, on the later one.
 
     Example:
         >>> code = np.arange(60.0) % 5
         >>> table = Table("t", np.stack([code, code // 2], 1), ("zip", "city"), np.arange(60))
-        >>> [(each.column, each.assumed) for each in determined(table, ())]
+        >>> [(each.column, each.assumed) for each in determined(table, rules_of(table), ())]
         [('city', "follows from 'zip': each of its 5 values goes with one here")]
     """
-    rules, found = rules_of(table), dict[str, Finding]()
-    n_by = Counter(k for _, k in rules)
-    for (j, k), rule in rules.items():
-        name, other = table.columns[j], table.columns[k]
-        is_of_copies = n_by[k] == len(table.columns) - 1 > 1  # equal rows have all in common
-        if name in {*known, *found} or is_of_copies or (j < k and (k, j) in rules):
+    found, n_by = dict[str, Finding](), Counter(other for _, other in rules)
+    place = {name: j for j, name in enumerate(table.columns)}
+    for (name, other), rule in rules.items():
+        is_of_copies = n_by[other] == len(table.columns) - 1 > 1  # equal rows have all in common
+        earlier = place[name] < place[other] and (other, name) in rules
+        if name in {*known, *found} or is_of_copies or earlier:
             continue
-        n, note = int((~np.isnan(table.values[:, j])).sum()), f"follows from {other!r}: {rule.words}"
+        n, note = (
+            int((~np.isnan(table.values[:, place[name]])).sum()),
+            f"follows from {other!r}: {rule.words}",
+        )
         found[name] = Finding("determined", name, n, (), note, f"--drop {typed([name])}")
     return [*found.values()]

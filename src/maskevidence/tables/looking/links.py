@@ -6,7 +6,7 @@ from jaxtyping import Float64, Int64
 from maskevidence.core.table import Table
 from maskevidence.tables.base import TableModel
 from maskevidence.tables.information.gains import Fitted, Fold
-from maskevidence.tables.information.matrix import pairs_of
+from maskevidence.tables.information.matrix import discovered
 
 
 def links_of(
@@ -27,7 +27,7 @@ def links_of(
     if not any(map(len, rows)):
         return np.full((len(table.columns),) * 2, np.nan)
     folds = [Fold(model, some, None, None) for model, some in zip(models, rows, strict=True)]
-    nats, found = pairs_of(Fitted("", table, [], folds, (), 0, None))
+    nats, _, _, found = discovered(Fitted("", table, [], folds, (), 0, None))
     strength = np.sqrt(-np.expm1(-2 * np.where(found, nats, 0.0)))
     np.fill_diagonal(strength, np.nan)
     return strength

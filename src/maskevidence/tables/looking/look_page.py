@@ -39,12 +39,31 @@ _DIGITS, _SIGNIFICANT = 3, 4  # of an interval's width; of a number with more th
 _EXCHANGED = "exchanged, both would fit the row"  # of two cells
 _COMMA = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")  # between thousands of a count
 _QUOTED = re.compile(r"('[^']*')")  # cells of the file
-_NAMES = {
-    "type": "not readable",
-    "codes": "codes?",
-    "id": "names of rows",
-    "odd cells": "not numbers",
-    "text": "free text",
+_QUESTIONS = {
+    "type": "Numbers or words?",
+    "mixed": "Numbers or words?",
+    "decimals": "Decimals or thousands?",
+    "date order": "Day or month first?",
+    "codes": "Codes, not amounts?",
+    "leading zeros": "Codes, not amounts?",
+    "near numbers": "Numbers with a unit?",
+    "unit": "The same unit everywhere?",
+    "percent": "Percentages?",
+    "currency": "The same currency?",
+    "units row": "No row of data?",
+    "totals": "No row of data?",
+    "header": "No row of data?",
+    "separator": "Columns cut rightly?",
+    "odd cells": "Wrong, or missing?",
+    "missing words": "Missing values?",
+    "id": "Only names of rows?",
+    "text": "Of use as free text?",
+    "spellings": "The same word?",
+    "copy": "Needed twice?",
+    "determined": "Needed twice?",
+    "equal rows": "The same row twice?",
+    "constant": "One value: is it right?",
+    "empty": "Empty: is it right?",
 }
 
 
@@ -107,9 +126,9 @@ def _decisions(look: Looked) -> tuple[str, str]:
     if any(each.weight >= DECIDE for each in look.description.findings):
         return (
             "Decisions and assumptions",
-            f"Bold findings need a decision. Each says what was assumed, {otherwise}",
+            f"Bold questions need a decision. Each line says what was assumed, {otherwise}",
         )
-    return "Assumptions", f"No finding needs a decision. Each says what was assumed, {otherwise}"
+    return "Assumptions", f"No question needs a decision. Each line says what was assumed, {otherwise}"
 
 
 def _of_all(listed: Sequence[object]) -> str:
@@ -186,7 +205,7 @@ def _findings(look: Looked) -> Table:
     listed.sort(key=lambda each: columns.index(each.column))
     rows = [
         [
-            "missing value?" if each.option.startswith("--missing") else _NAMES.get(each.what, each.what),
+            "Missing values?" if "--missing" in each.option else _QUESTIONS.get(each.what, f"{each.what}?"),
             each.column or "the file",
             _counts(look, f"{each.n_cells:,}"),
             "; ".join(map(str, each.first)),
@@ -196,7 +215,7 @@ def _findings(look: Looked) -> Table:
         for each in listed
     ]
     bold = {(k, 0) for k, each in enumerate(listed) if each.weight >= DECIDE}
-    headings = ["finding", "column", "cells", "examples", "what was assumed", "to change it"]
+    headings = ["question", "column", "cells", "examples", "what was assumed", "to change it"]
     words = (0, 1, 3, 4, 5)
     return Table(headings, rows, "", words, bold, marked=bold, sortable=True, elsewhere="table.json")
 

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Float64
@@ -17,13 +17,13 @@ from maskevidence.tables.by_name import AUTO, COUNTS, KERNELS, parse_model
 from maskevidence.tables.choosing.choosing import held_out_fills
 from maskevidence.tables.choosing.selection import Fill, best_filler, error_left
 from maskevidence.tables.gaussian.kernel_choice import seconds_of_fit
-from maskevidence.tables.looking.by_folds import MOST_FITTED, Folds, Kept, Models, folds_for
-from maskevidence.tables.looking.determined import with_determined
+from maskevidence.tables.looking.by_folds import MOST_FITTED, Folds, Models, folds_for
+from maskevidence.tables.looking.determined import Rules, with_determined
 from maskevidence.tables.looking.links import links_of
 from maskevidence.tables.looking.look_result import Look
 from maskevidence.tables.looking.looked import Modelled
 from maskevidence.tables.looking.pace import ENDS, Clock
-from maskevidence.tables.table_options import ImputeOptions, TableOptions
+from maskevidence.tables.table_options import ImputeOptions, LookOptions, TableOptions
 
 if TYPE_CHECKING:
     from maskevidence.tables.filling import Filling
@@ -33,14 +33,6 @@ MINUTES = 2.0
 _LEAST_SECONDS = 0.3  # of a fit, before one was measured
 _PER_CELL = 4e-5  # seconds of a fit or of a search
 _WRITING = 3.0  # times as long as reading
-
-
-class Budget(NamedTuple):
-    """Time limit and model."""
-
-    word: str  # a MODEL word
-    seconds: float
-    seed: int
 
 
 def look(
@@ -86,9 +78,9 @@ def look(
         if name not in known:
             raise InputError(f"{name}= is not an option of a table; give {', '.join(sorted(known))}")
     words = {name: _joined(value) for name, value in reading.items()}
-    budget = Budget(model, 60.0 * minutes, whole_number("seed", seed, 0))
-    data = str(table) if isinstance(table, Path) else table
-    return look_at(data, TableOptions(**words), budget, Kept())
+    seed = whole_number("seed", seed, 0)
+    options = LookOptions(minutes=minutes, model=model, seed=seed, table=TableOptions(**words))
+    return look_at(str(table) if isinstance(table, Path) else table, options)
 
 
 def check_word(word: str) -> None:
@@ -111,29 +103,25 @@ def _joined(value: Any) -> Any:
 
 def look_at(
     data: object,
-    options: TableOptions,
-    budget: Budget,
-    kept: Kept,
-    limit: int | None = None,
+    options: LookOptions,
+    kept: Path | None = None,
     write: Callable[[Look], None] | None = None,
 ) -> Look:
-    """Look at a file or data frame, and write what was seen; see `look`."""
+    """Look at a file or data frame, keep fits in a folder, and write what was seen; see `look`."""
     from maskevidence.tables.looking.reading import read_for_look  # pydantic, which `import *` spares
 
     modelled, steps = None, {"read": (1, 1.0), "write": (int(write is not None), 0.5)}
-    with course("looking", steps | {"model": (1, 0.1 * budget.seconds)}) as plan:
+    with course("looking", steps | {"model": (1, 6.0 * options.minutes)}) as plan:
         with plan.step("read", "reading the table"):
-            raw, table, description, options = read_for_look(data, options)
-        if limit is not None:
-            table = table.head(limit)
+            raw, table, description, used, rules = read_for_look(data, options.table, options.limit)
         plan.left["model"], plan.seconds["write"] = 0, max(0.5, _WRITING * plan.seconds["read"])
         notes = list(table.notes)
         try:
-            folds = folds_for(table, budget.seed, kept)
+            folds = folds_for(table, options.seed, kept)
             if folds is None:
                 notes.append("no model: fewer than two columns or four rows that vary")
             else:
-                modelled = _modelled(folds, budget, plan)
+                modelled = _modelled(folds, options, rules, plan)
         except (InputError, NumericalError) as error:
             notes.append(f"no model, so that no hole is filled and no cell judged: {error}")
         if modelled is not None:
@@ -144,7 +132,7 @@ def look_at(
             table=table,
             given=None if isinstance(data, str) else data,
             modelled=modelled,
-            options=options,
+            options=used,
             seconds=plan.spent,
             notes=tuple(notes),
         )
@@ -154,27 +142,27 @@ def look_at(
     return seen
 
 
-def _modelled(folds: Folds, budget: Budget, plan: Course) -> Modelled:
+def _modelled(folds: Folds, options: LookOptions, rules: Rules, plan: Course) -> Modelled:
     """Fit by folds, search for wrong cells, measure errors, refit to all rows and fill, within the time."""
     from maskevidence.tables.filling import fill_holes, possible_filling
     from maskevidence.tables.looking.reading import with_meant_words
 
-    table, n = folds.table, len(folds.parts)
+    table, n, seed = folds.table, len(folds.parts), options.seed
     guess = _LEAST_SECONDS + _PER_CELL * min(table.values.size, MOST_FITTED * len(table.columns))
-    words = _words(folds, budget)
+    words = _words(folds, options)
     steps = dict.fromkeys(words, n) | {words[0]: 2 * n, "choose": len(words) - 1}
     steps |= dict.fromkeys(("suspect", "cells", "measure", "links", "fit-all", "fill"), 1)
     plan.left |= steps
     plan.seconds |= dict.fromkeys(steps, guess)
-    clock = Clock(plan, budget.seconds)
-    folds, models, values, notes = _chosen(folds, words, clock, budget.seed)
-    size = clock.search(folds, models, values, budget.seed)
+    clock = Clock(plan, 60.0 * options.minutes)
+    folds, models, values, notes = _chosen(folds, words, clock, seed)
+    size = clock.search(folds, models, values, seed)
     found, values = folds.search(models, values, plan, size)
     found = replace(found, cells=with_meant_words(found.table, found.cells))
     cleaned = replace(table, values=values)
     most = clock.filled("measure", [models], values)
     with plan.step("measure", "filling hidden cells"):
-        fills = _with_holes(_fills(models, cleaned, folds, budget.seed, most), table)
+        fills = _with_holes(_fills(models, cleaned, folds, seed, most), table)
     n_linked = clock.linked(models, folds)
     with plan.step("links", "how columns are related"):
         links = links_of(models, cleaned, [part[:n_linked] for part in folds.parts])
@@ -184,12 +172,12 @@ def _modelled(folds: Folds, budget: Budget, plan: Course) -> Modelled:
         holes = table.holes()
         by_model = fill_holes(model, cleaned, ImputeOptions())
         filling, simple, fills = _simplest(table, values, by_model, fills)
-        filling = possible_filling(cleaned, filling, holes, budget.seed)
+        filling = possible_filling(cleaned, filling, holes, seed)
     assert filling.deviation is not None
     filled = np.where(holes, filling.values[0], table.values)
     deviation = np.where(holes, filling.deviation, 0.0)
     before = filled.copy()
-    if by := with_determined(table, filled, deviation):
+    if by := with_determined(table, rules, filled, deviation):
         listed = ", ".join(f"{name} by {other}" for name, other in by.items())
         notes.append(f"holes of columns that follow from another are filled by it: {listed}")
     if simple:
@@ -262,12 +250,12 @@ def _chosen(
     return each[word], fitted[word], values, [f"{AUTO}: {word}, {why}"]
 
 
-def _words(folds: Folds, budget: Budget) -> list[str]:
+def _words(folds: Folds, options: LookOptions) -> list[str]:
     """Choose the MODEL words: the given one, or kernels (counts for words) unless they are too slow."""
-    if budget.word != AUTO:
-        return [budget.word]
+    if options.model != AUTO:
+        return [options.model]
     some, n, in_words = folds.table.values[:MOST_FITTED], len(folds.parts), bool(folds.table.levels)
-    if (2 * n + 1) * seconds_of_fit(some, chooses=True) <= ENDS["refit"] * budget.seconds:
+    if (2 * n + 1) * seconds_of_fit(some, chooses=True) <= ENDS["refit"] * 60.0 * options.minutes:
         return [KERNELS, *[COUNTS] * in_words]
     return [COUNTS if in_words else f"factor-analysis:{max(1, min(5, len(some) // 8))}"]
 

@@ -10,7 +10,7 @@ from jaxtyping import Float64
 
 from maskevidence.core.support.progress import Course
 from maskevidence.tables.by_name import COUNTS
-from maskevidence.tables.looking.by_folds import MOST_FITTED, Folds, Kept, Models
+from maskevidence.tables.looking.by_folds import MOST_FITTED, Folds, Models
 from maskevidence.tables.looking.links import links_of
 from maskevidence.tables.wrong_cells.planted_cells import N_PLANTED, planted
 from maskevidence.tables.wrong_cells.wrong_cells import Search
@@ -107,7 +107,7 @@ class Clock:
         """A model fitted to some rows, which forecasts the pace of the fits by folds."""
         some = folds.table.values[:MOST_FITTED]
         start = time.perf_counter()
-        model = replace(folds, kept=Kept()).fit(some, "", np.arange(0))
+        model = replace(folds, kept=None).fit(some, "", np.arange(0))
         took, n = time.perf_counter() - start, len(folds.table) - len(folds.parts[0])
         self.course.seconds[folds.word] = took * max(1.0, n / len(some))
         return (model,)
@@ -117,7 +117,7 @@ class Clock:
         n, most, took = len(folds.table) // 10, MOST_FITTED, self.course.seconds[folds.word]
         if n > most and folds.word != COUNTS:  # whose fits take all rows
             start = time.perf_counter()
-            replace(folds, kept=Kept()).fit(folds.table.values[:n], "", np.arange(0))
+            replace(folds, kept=None).fit(folds.table.values[:n], "", np.arange(0))
             more = max(0.0, time.perf_counter() - start - took)
             took += more * (len(folds.table) - most) / (n - most)
         self.course.seconds["fit-all"] = took

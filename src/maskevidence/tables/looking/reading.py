@@ -11,7 +11,7 @@ from jaxtyping import Int64
 from maskevidence.core.errors import InputError
 from maskevidence.core.support.checks import join_words, some_of
 from maskevidence.core.table import Table
-from maskevidence.tables.looking.determined import determined
+from maskevidence.tables.looking.determined import Rules, determined, rules_of
 from maskevidence.tables.reading.describing import folded_word
 from maskevidence.tables.reading.description import LOOK, CellAt, Finding, TableDescription, quoted
 from maskevidence.tables.rows import read_described, selection_of
@@ -23,11 +23,11 @@ _CODE = r"--missing=(\S+)"  # the option of a finding on numbers
 _TIMES = 10  # as often as a rare word is the word that it may stand for
 _FEWEST = 5  # cells of that word
 _MOST_WORDS = 400  # different words of a column in which neighbours are looked for
-Read = tuple[RawTable, Table, TableDescription, TableOptions]
+Read = tuple[RawTable, Table, TableDescription, TableOptions, Rules]
 
 
-def read_for_look(data: object, options: TableOptions) -> Read:
-    """Read a file or data frame; return its description and the options used.
+def read_for_look(data: object, options: TableOptions, limit: int | None = None) -> Read:
+    """Read a file or data frame; return its description, the options used, and rules between columns.
 
     Numbers that are likely codes, such as -999, are taken as missing unless `missing` is given. Columns that
     the reader would refuse are left out, with its reason among the findings.
@@ -50,8 +50,10 @@ def read_for_look(data: object, options: TableOptions) -> Read:
         found = replace(found, findings=tuple(kept))
     spelt = [each for name in table.levels if (each := near_words(table, name)) is not None]
     copies = [each.name for each in found.columns if each.copy_of]
-    more = [*spelt, *determined(table, copies)]
-    return raw, table, replace(found, findings=_sorted([*found.findings, *more])), options
+    table = table if limit is None else table.head(limit)
+    rules = rules_of(table)
+    more = [*spelt, *determined(table, rules, copies)]
+    return raw, table, replace(found, findings=_sorted([*found.findings, *more])), options, rules
 
 
 def _read(data: object, options: TableOptions) -> tuple[RawTable, Table, TableDescription]:
@@ -93,7 +95,7 @@ def _assumed(found: TableDescription, raw: RawTable) -> list[Finding]:
                 n_cells=len(cells),
                 first=tuple(cells[:3]),
                 assumed=f"{each.assumed}: read as missing",
-                option="--missing NA takes them as numbers",
+                option="if they are real numbers, add --missing NA",
             )
         )
     return changed

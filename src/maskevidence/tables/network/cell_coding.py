@@ -11,6 +11,7 @@ from torch.nn.functional import logsigmoid
 
 from maskevidence.tables.base import keeping_dtype
 from maskevidence.tables.network.network_columns import Column
+from maskevidence.tables.noise import chosen
 
 N_LOGISTICS = 8  # per number
 _LOG_SCALES = (-7.0, 0.0)  # range for a logistic, in units of asinh((x - centre) / scale)
@@ -75,9 +76,6 @@ class ColumnHeads(nn.Module):
             torch.tensor([column.on_grid for column in numbers], dtype=torch.bool),
             persistent=False,
         )
-        self.register_buffer(
-            "halves", torch.tensor([[[-0.5]], [[0.5]]], dtype=torch.float64), persistent=False
-        )
         self.edges = [_edges(column) if column.on_grid else (np.zeros(0),) * 3 for column in numbers]
         self.register_buffer("widening", torch.zeros((), dtype=torch.float64))
         self.density = density
@@ -133,24 +131,6 @@ class ColumnHeads(nn.Module):
         """The network's input; cells that are not visible are 0."""
         seen = visible.double()
         return torch.cat([2 * seen - 1, self.encoded(values) * seen[:, self.of_input]], 1)
-
-    def values_of(self, column: int) -> Float64[Tensor, " V"] | None:
-        """The values of a discrete column, plus one for unseen categories; None for a number."""
-        values = list(self.columns[column].values)
-        if self.columns[column].kind == "category":
-            values.append(max(values) + 1)
-        return torch.tensor(values, dtype=torch.float64, device=self.no.device) if values else None
-
-    def third_value(
-        self, values: Float64[Tensor, "B D"], present: Bool[Tensor, "B D"]
-    ) -> tuple[int, int] | None:
-        """Row and column of the first present yes/no cell that has a third value, or None."""
-        cells = values[:, self.yes_no]
-        wrong = present[:, self.yes_no] & (cells != self.no) & (cells != self.yes)
-        if not bool(wrong.any()):
-            return None
-        row, place = torch.nonzero(wrong)[0].tolist()
-        return row, self.yes_no[place]
 
     def log_density(
         self,
@@ -240,13 +220,13 @@ class ColumnHeads(nn.Module):
         for k in (*self.yes_no, *self.category):
             values = torch.tensor(self.columns[k].values, dtype=torch.float64, device=outputs.device)
             weights = self.log_probabilities(outputs, k).exp().double()[:, : len(values)]
-            drawn[:, k] = values[picked(weights, uniform[:, k, 0].double())]
+            drawn[:, k] = values[chosen(weights, uniform[:, k, 0].double())]
         if self.number:
             u, pick = uniform[:, self.number].double().unbind(2)
             logits, centre, log_scale = self._parts(outputs)[2].double().unbind(3)
             share = self._parts(outputs)[3].double().exp()
             weights = torch.cat([share[:, :, :1] * torch.softmax(logits, 2), share[:, :, 1:]], 2)
-            index = picked(weights, pick)[:, :, None]
+            index = chosen(weights, pick)[:, :, None]
             of_mixture = index.clamp(max=N_LOGISTICS - 1)
             centre, log_scale = (part.gather(2, of_mixture)[:, :, 0] for part in (centre, log_scale))
             u = centre + log_scale.exp() * torch.logit(u.clamp(_SMALLEST, 1 - _SMALLEST))
@@ -408,10 +388,3 @@ def _edges(column: Column) -> tuple[Float64[np.ndarray, " E"], ...]:
 def _log_1_minus_exp(log_t: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
     """log (1 - exp(-t)), also where t underflows."""
     return torch.where(log_t < _TINY, log_t, torch.log(-torch.expm1(-torch.exp(log_t.clamp(min=_TINY)))))
-
-
-def picked(weights: Float64[Tensor, "*B V"], uniform: Float64[Tensor, "*B"]) -> Tensor:
-    """Sample an index for each row with probability proportional to its weights."""
-    sums = weights.cumsum(-1)
-    below = (sums < uniform[..., None] * sums[..., -1:]).sum(-1)
-    return below.clamp(max=weights.shape[-1] - 1)

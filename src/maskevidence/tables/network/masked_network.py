@@ -31,7 +31,6 @@ from maskevidence.tables.network.network_columns import (
     column_settings,
     columns_from,
     notes_on_unseen,
-    third_value,
 )
 from maskevidence.tables.noise import KeyedNoise, row_keys
 
@@ -97,6 +96,7 @@ class MaskedNetwork(DescribedTableModel):
     """
 
     conditionals: Conditionals = "learned"
+    described: tuple[Column, ...]
     learning_rate = 2e-3
 
     def __init__(
@@ -130,7 +130,7 @@ class MaskedNetwork(DescribedTableModel):
         """Build the network with new weights for these columns and number of training rows."""
         by_rows = min(0.5, 12 * self.n_features / n_rows) if n_rows else 0.5
         dropout = by_rows if self.dropout is None else self.dropout
-        self.base_measure = base_measure(columns)
+        self.described, self.base_measure = tuple(columns), base_measure(columns)
         with seeded(self.seed):
             self.cells = ColumnHeads(columns, density=any(column.kind == "number" for column in columns))
             few = self.cells.n_encoded <= _MOST_OF_GAUSSIAN
@@ -140,11 +140,6 @@ class MaskedNetwork(DescribedTableModel):
             network = _Network(self.cells, n_inputs, self.width, self.layers, dropout)
             self.network = network.to(self._dtype)
         self.eval()
-        self.__dict__.pop("log_distributions", None)
-        values = [value for column in columns for value in column.values]
-        discrete = all(column.kind != "number" for column in columns)
-        if discrete and all(value == round(value) and 0 <= value < _ROWS for value in values):
-            self.log_distributions = self._log_distributions
 
     def arguments(self) -> dict[str, Any]:
         return {
@@ -153,7 +148,7 @@ class MaskedNetwork(DescribedTableModel):
             "layers": self.layers,
             "dropout": self.dropout,
             "gaussian": self.with_gaussian,
-            "columns": column_settings(self.cells.columns) if self.fitted else None,
+            "columns": column_settings(self.described) if self.fitted else None,
             "levels": self.levels,
             "seed": self.seed,
         }
@@ -166,25 +161,19 @@ class MaskedNetwork(DescribedTableModel):
         Raises:
             InputError: a wrong width, or a yes/no cell with a third value.
         """
-        visible = tokens.visible(masked)
-        values = self._values(tokens, masked | visible)
-        answer = self._answer(values, visible, tokens.ids)
-        return torch.where(masked, self.cells.log_density(answer, values), 0.0)
+        return self.log_cells(tokens, masked, None)
 
     def log_cells(
-        self, tokens: Tokens, masked: Bool[Tensor, "B D"], step: Float[Tensor, " D"]
+        self, tokens: Tokens, masked: Bool[Tensor, "B D"], step: Float[Tensor, " D"] | None
     ) -> Float[Tensor, "B D"]:
-        """The log mass of the cell of width `step` about each masked number, over the step; words as ever."""
+        """The log mass of the cell of width `step` about each masked number, over the step; words as ever.
+
+        Without a step, the columns' own.
+        """
         visible = tokens.visible(masked)
         values = self._values(tokens, masked | visible)
         answer = self._answer(values, visible, tokens.ids)
         return torch.where(masked, self.cells.log_density(answer, values, step), 0.0)
-
-    def strange_cell(self, tokens: Tokens, read: Bool[Tensor, "B D"]) -> tuple[int, int, str] | None:
-        found = self.cells.third_value(tokens.values.double(), read)
-        if found is None:
-            return None
-        return (*found, third_value(*self.cells.columns[found[1]].values))
 
     def notes_on(self, tokens: Tokens, data: object = None) -> tuple[str, ...]:
         """Notes if the model was fitted to these rows, or columns have unseen categories."""
@@ -192,26 +181,7 @@ class MaskedNetwork(DescribedTableModel):
 
     def notes_on_unseen(self, tokens: Tokens, data: object = None) -> list[str]:
         """A note for each column with categories unseen in training."""
-        return notes_on_unseen(self, self.cells.columns, tokens, data)
-
-    def values_of(self, column: int) -> Float64[Tensor, " V"] | None:
-        """All values of a column, shape (V,), an unseen category last; None for a number."""
-        return self.cells.values_of(column)
-
-    def _log_distributions(self, tokens: Tokens, masked: Bool[Tensor, "B D"]) -> Float[Tensor, "n V"]:
-        """log p(v | x_visible) of the values v = 0, 1, ... of every masked cell; the last entry is
-        "unseen".
-        """
-        visible = tokens.visible(masked)
-        answer = self._answer(self._values(tokens, visible), visible)
-        largest = max(max(column.values) for column in self.cells.columns)
-        listed = answer.new_full((*masked.shape, int(largest) + 2), -math.inf)
-        for k, column in enumerate(self.cells.columns):
-            log_p = self.cells.log_probabilities(answer, k)
-            listed[:, k, torch.tensor(column.values).long()] = log_p[:, : len(column.values)]
-            if column.kind == "category":
-                listed[:, k, -1] = log_p[:, -1]
-        return listed[masked]
+        return notes_on_unseen(self, self.described, tokens, data)
 
     def _answer(
         self,
@@ -406,14 +376,7 @@ class MaskedNetwork(DescribedTableModel):
 
     def _missing_moments(self, tokens: Tokens) -> tuple[Float[Tensor, "B D"], Float[Tensor, "B D"]]:
         values = self._values(tokens, tokens.maskable)
-        parts = [
-            self.cells.moments(self._answer(some, seen))
-            for some, seen in zip(
-                torch.split(values, _ROWS), torch.split(tokens.maskable, _ROWS), strict=True
-            )
-        ]
-        means, variances = zip(*parts, strict=True)
-        return torch.cat(means), torch.cat(variances)
+        return self.cells.moments(self._answer(values, tokens.maskable))
 
     def _draw_missing(self, tokens: Tokens, seed: int) -> Float[Tensor, "B D"]:
         """Draw the missing cells one by one in a random order per row, each given the earlier ones."""

@@ -256,14 +256,6 @@ def notes_on_unseen(model: Any, columns: Sequence[Column], tokens: Tokens, data:
     return notes
 
 
-def third_value(no: float, yes: float) -> str:
-    """Why a yes/no cell is refused that holds neither value."""
-    return (
-        f"the model was fitted to {no:g} and {yes:g} alone: fit it to rows with all values, or call the "
-        "column a number"
-    )
-
-
 def _number(
     values: Float64[np.ndarray, " n"], different: Float64[np.ndarray, " m"], counts: Int64[np.ndarray, " m"]
 ) -> Column:
