@@ -129,10 +129,11 @@ def fill_table(model: str, data: str, options: ImputeOptions) -> dict[str, Any]:
         reading, from_model = reading_for(saved, data, reading)
     raw, table = _read(data, reading, options, words)
     as_text = raw.first_line > 0 and (as_sheet or is_text(options.out))
-    notes = list(table.notes)
+    notes, holes = list(table.notes), holes_to_fill(raw, table, odd=options.fill_odd)
     if build is not None:
-        some = table.take(np.flatnonzero(with_values(table.values)))
-        build, of_auto = decided(model, build, some, options.device, options.seed, fills=True)
+        known = with_values(table.values)
+        some, filled = (table.take(np.flatnonzero(rows)) for rows in (known, known | holes.any(axis=1)))
+        build, of_auto = decided(model, build, filled, options.device, options.seed, fills=True)
         notes += of_auto
         fitted, dropped = fit_table(build, some, some, empty_rows=True)
         filling = fill_holes(fitted, table, options, tuple(dropped))
@@ -149,7 +150,7 @@ def fill_table(model: str, data: str, options: ImputeOptions) -> dict[str, Any]:
         fitted, filling, notes = saved, fill_holes(saved, table, options), [*table.notes, *from_model]
         if isinstance(saved, MaskedNetwork | MixedKernelGaussian):
             notes += saved.notes_on_unseen(tokens, given)
-    holes = holes_to_fill(raw, table, odd=options.fill_odd)
+        holes = holes_to_fill(raw, table, odd=options.fill_odd)
     filling = possible_filling(table, filling, holes, options.seed)
     if options.mend == "suggested" and options.wrong is not None:
         filling = _as_suggested(filling, table, options.wrong, model)
