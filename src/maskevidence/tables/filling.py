@@ -370,15 +370,26 @@ def possible_filling(table: Table, filling: Filling, holes: Bool[np.ndarray, "N 
         if isinstance(table.forms.get(name), DateForm):  # whole days, hours, minutes or seconds
             unit = next((n for n in (1, 24, 24 * 60, 86400) if decimals_of(np.round(known * n, 6)) == 0), 1)
             known = np.round(known * unit, 6)
+        low, high = _ends(table, name)[:, rows]
         for each in values:
-            new, exist = as_the_column(known, each[rows, j] * unit)
-            each[rows, j] = new / unit
+            exact = each[rows, j]
+            new, exist = as_the_column(known, exact * unit)
+            each[rows, j] = np.where((low < new / unit) & (new / unit < high), new / unit, exact)
         existing += [name] if exist and rows.any() else []
     notes = (*filling.notes, *note_on_bounds(bounded, cut, filling.logs))
     if existing and deviation is not None:
         note = "filled with the nearest value that the column has, its mean in a column NAME_mean"
         notes = (*notes, f"{note}: {', '.join(existing)}")
     return filling._replace(notes=notes, existing=tuple(existing), means=means)
+
+
+def _ends(table: Table, name: str, low: float = -np.inf) -> Float64[np.ndarray, "2 N"]:
+    """The ends of the interval of each cell of a column; infinity, and `low`, where it is no limit."""
+    place, ends = {int(key): k for k, key in enumerate(table.ids)}, np.full((2, len(table)), [[low], [np.inf]])
+    for row, both in table.limits.get(name, {}).items():
+        if row in place:
+            ends[:, place[row]] = both
+    return ends
 
 
 def _keep_range(
@@ -390,11 +401,7 @@ def _keep_range(
     seed: int,
 ) -> None:
     """Keep a column's filled values above 0 or cut off there, and limits within their ends, in place."""
-    j, place = table.columns.index(name), {int(key): k for k, key in enumerate(table.ids)}
-    ends = np.full((2, len(table)), [[0.0 if from_0[0] else -np.inf], [np.inf]])
-    for row, both in table.limits.get(name, {}).items():
-        if row in place:
-            ends[:, place[row]] = both
+    j, ends = table.columns.index(name), _ends(table, name, 0.0 if from_0[0] else -np.inf)
     rows = np.flatnonzero(holes[:, j])
     inside = rows[np.isfinite(ends[:, rows]).any(axis=0)]
     free = np.setdiff1d(rows, inside) if from_0[1] else rows[:0]

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from jaxtyping import Float64
@@ -77,6 +77,8 @@ class _Date(NamedTuple):
     zone: str = ""  # such as Z or +02:00
     month: str = ""  # its name
     spans: tuple[tuple[int, str, int], ...] = ()  # of a duration: seconds, mark, digits
+    half: str = ""  # such as PM
+    hour_digits: int = 2
 
 
 @dataclass(frozen=True)
@@ -101,6 +103,8 @@ class DateForm:
     zone: str = ""  # such as Z or +02:00; days are then those of UTC
     long: bool = False  # whether times alone are durations, of more than a day
     spans: tuple[tuple[int, str, int], ...] = ()  # of durations with units, such as 2 h 5 min; in days
+    half: str = ""  # of the day, such as PM, if hours go to 12
+    hour_digits: int = 2  # at least
     decimals: int | None = None
 
     def write(self, value: float) -> str:
@@ -119,7 +123,10 @@ class DateForm:
             return text if self.time == "H:M" else f"{text}:{second:02}"
         when = np.datetime64(self.origin, "s") + np.timedelta64(seconds + _offset(self.zone), "s")
         day, clock = str(when).split("T")
-        clock = clock if self.time == "H:M:S" else clock[:5]
+        hour, clock = int(clock[:2]), clock[2:] if self.time == "H:M:S" else clock[2:5]
+        letter = ("a", "p")[hour >= 12] if self.half.islower() else ("A", "P")[hour >= 12]
+        hour = (hour % 12 or 12) if self.half else hour
+        clock = f"{hour:0{self.hour_digits}}{clock}{re.sub('[AaPp]', letter, self.half)}"
         if self.order is None:
             return clock
         year, month, of_month = day.split("-")
@@ -188,7 +195,7 @@ def read_dates(
     pairs = [(cell, n) for cell, n in zip(chosen, counts, strict=True) if cell is not None]
     if alone:
         seconds = np.array([np.nan if cell is None else cell.seconds for cell in chosen])
-        form = DateForm(None, time=_commonest(pairs, "time"), long=bool(np.nanmax(seconds) > DAY))
+        form = DateForm(None, long=bool(np.nanmax(seconds) > DAY), **_clock(pairs))
         if form.time == "spans":
             written = [cell.spans for cell, _ in pairs if cell.spans]
             alike = len({tuple(unit for unit, *_ in spans) for spans in written}) == 1
@@ -224,9 +231,15 @@ def _form(pairs: Sequence[tuple[_Date, int]], order: Order, origin: str) -> Date
         century=shortest[order.index("y")] > 2,
         months=_months([cell.month for cell, _ in pairs]),
         zone=_commonest(pairs, "zone"),
-        time=_commonest(pairs, "time"),
+        **_clock(pairs),
         between=_commonest(pairs, "between") or " ",
     )
+
+
+def _clock(pairs: Sequence[tuple[_Date, int]]) -> dict[str, Any]:
+    """How a column writes its times."""
+    how: dict[str, Any] = {part: _commonest(pairs, part) for part in ("time", "half")}
+    return how | {"hour_digits": min(cell.hour_digits for cell, _ in pairs)}
 
 
 def _spans(written: Sequence[tuple[tuple[int, str, int], ...]]) -> tuple[tuple[int, str, int], ...]:
@@ -288,12 +301,14 @@ def _parts(text: str) -> _Date | None:
         seconds = hour * 3600 + minute * 60 + second + part - _offset(of["zone"] or "")
         time = "H:M" if of["second"] is None else "H:M:S"
     between, zone = (of["between"] or "")[:1], of["zone"] or ""
+    clock = {"half": of["half"] or "", "hour_digits": min(2, len(of["hour"] or "00"))}
     if of["a"] is None:  # 22:00-06:00 are two times
-        return _Date(None, (0, 0, 0), "", "", seconds, time) if time and not between and zone in "Z" else None
+        alone = time and not between and zone in "Z"
+        return _Date(None, (0, 0, 0), "", "", seconds, time, **clock) if alone else None
     if "b" in of:
         a, b, c = of["a"], of["b"], of["c"]
         parts, widths = (int(a), int(b), int(c)), (len(a), len(b), len(c))
-        return _Date(parts, widths, of["sep"], "", seconds, time, between, zone)
+        return _Date(parts, widths, of["sep"], "", seconds, time, between, zone, **clock)
     if (of["month"] is None) == (of["month_first"] is None):
         return None
     word = of["month"] or of["month_first"]
@@ -303,8 +318,8 @@ def _parts(text: str) -> _Date | None:
     of_day, of_year = len(of["a"]), len(of["c"])
     how = (seconds, time, between, zone, word)
     if of["month"] is not None:
-        return _Date((day, number, year), (of_day, 2, of_year), of["sep"], "dmy", *how)
-    return _Date((number, day, year), (2, of_day, of_year), " ", "mdy", *how)
+        return _Date((day, number, year), (of_day, 2, of_year), of["sep"], "dmy", *how, **clock)
+    return _Date((number, day, year), (2, of_day, of_year), " ", "mdy", *how, **clock)
 
 
 @lru_cache(maxsize=1000)
@@ -326,7 +341,8 @@ def _months(words: Sequence[str]) -> tuple[str, ...]:
         return len({*lower} & seen), sum(name.startswith(word) for name in lower for word in seen)
 
     names, (first, *_) = max(_MONTHS, key=fit), sorted(words, key=len, reverse=True)
-    names = names if len(first) > 4 else [name[:3] for name in names]
+    whole = len(first) > 4 or (len(first) == 4 and first.casefold() in map(str.casefold, names))  # Juni
+    names = names if whole else [name[:3] for name in names]
     style = str.upper if first.isupper() else str.lower if first.islower() else str.title
     return tuple(map(style, names))
 
