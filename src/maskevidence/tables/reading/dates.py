@@ -301,7 +301,7 @@ def _parts(text: str) -> _Date | None:
         seconds = hour * 3600 + minute * 60 + second + part - _offset(of["zone"] or "")
         time = "H:M" if of["second"] is None else "H:M:S"
     between, zone = (of["between"] or "")[:1], of["zone"] or ""
-    clock = {"half": of["half"] or "", "hour_digits": min(2, len(of["hour"] or "00"))}
+    clock: dict[str, Any] = {"half": of["half"] or "", "hour_digits": min(2, len(of["hour"] or "00"))}
     if of["a"] is None:  # 22:00-06:00 are two times
         alone = time and not between and zone in "Z"
         return _Date(None, (0, 0, 0), "", "", seconds, time, **clock) if alone else None
