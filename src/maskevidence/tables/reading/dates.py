@@ -195,7 +195,7 @@ def read_dates(
     pairs = [(cell, n) for cell, n in zip(chosen, counts, strict=True) if cell is not None]
     if alone:
         seconds = np.array([np.nan if cell is None else cell.seconds for cell in chosen])
-        form = DateForm(None, long=bool(np.nanmax(seconds) > DAY), **_clock(pairs))
+        form = DateForm(None, long=bool(np.nanmax(seconds) > DAY), **_marks(pairs))
         if form.time == "spans":
             written = [cell.spans for cell, _ in pairs if cell.spans]
             alike = len({tuple(unit for unit, *_ in spans) for spans in written}) == 1
@@ -225,21 +225,23 @@ def _form(pairs: Sequence[tuple[_Date, int]], order: Order, origin: str) -> Date
     shortest = [min(cell.widths[k] for cell, _ in pairs) for k in range(3)]
     return DateForm(
         order,
-        _commonest(pairs, "separator"),
-        origin,
+        origin=origin,
         padded=min(w for letter, w in zip(f"{order}d", shortest, strict=False) if letter != "y") >= 2,
         century=shortest[order.index("y")] > 2,
         months=_months([cell.month for cell, _ in pairs]),
-        zone=_commonest(pairs, "zone"),
-        **_clock(pairs),
-        between=_commonest(pairs, "between") or " ",
+        **_marks(pairs),
     )
 
 
-def _clock(pairs: Sequence[tuple[_Date, int]]) -> dict[str, Any]:
-    """How a column writes its times."""
-    how: dict[str, Any] = {part: _commonest(pairs, part) for part in ("time", "half")}
-    return how | {"hour_digits": min(cell.hour_digits for cell, _ in pairs)}
+def _marks(pairs: Sequence[tuple[_Date, int]]) -> dict[str, Any]:
+    """The most frequent marks of a column's dates and times."""
+    marks: dict[str, Any] = {}
+    for part in ("separator", "time", "between", "zone", "half"):
+        seen = Counter[str]()
+        for cell, n in pairs:
+            seen[getattr(cell, part)] += n
+        marks[part] = seen.most_common(1)[0][0]
+    return marks | {"hour_digits": min(cell.hour_digits for cell, _ in pairs)}
 
 
 def _spans(written: Sequence[tuple[tuple[int, str, int], ...]]) -> tuple[tuple[int, str, int], ...]:
@@ -386,14 +388,6 @@ def _seconds(cell: _Date, order: Order) -> float:
     except ValueError:  # no such day
         return np.nan
     return float(day_number * DAY) + cell.seconds
-
-
-def _commonest(pairs: Sequence[tuple[_Date, int]], what: str) -> str:
-    """The most frequent format of a part."""
-    seen = Counter[str]()
-    for cell, n in pairs:
-        seen[getattr(cell, what)] += n
-    return seen.most_common(1)[0][0]
 
 
 def days_since_first(seconds: Float64[np.ndarray, " N"]) -> tuple[Float64[np.ndarray, " N"], str]:
