@@ -67,11 +67,11 @@ _NAMED_CELL = re.compile(rf"{_WEEKDAY}(?:{_NAMED})(?:{_TIME})?", re.I)
 class _Date(NamedTuple):
     """The two or three numbers of a date whose order is still unknown."""
 
-    parts: tuple[int, int, int] | None  # None for a time of the day alone
-    widths: tuple[int, int, int]
-    separator: str
-    name: str  # "", or where the month is named: "dmy" or "mdy"; "ym" or "my" for a month of a year
-    seconds: float  # of the day, in UTC where the zone is known
+    parts: tuple[int, int, int] | None = None  # None for a time of the day alone
+    widths: tuple[int, int, int] = (0, 0, 0)
+    separator: str = ""
+    name: str = ""  # or where the month is named: "dmy" or "mdy"; "ym" or "my" for a month of a year
+    seconds: float = 0.0  # of the day, in UTC where the zone is known
     time: str = ""  # its writing: "", "H:M" or "H:M:S"
     between: str = ""
     zone: str = ""  # such as Z or +02:00
@@ -271,22 +271,22 @@ def _duration(text: str) -> _Date | None:
         seconds, before = seconds + unit * float(digits.replace(",", ".")), unit
     if len(spans) == 1 and text[-1:] in "mM":
         return None  # metres
-    return _Date(None, (0, 0, 0), "", "", seconds, "spans", spans=tuple(spans))
+    return _Date(seconds=seconds, time="spans", spans=tuple(spans))
 
 
 def _parts(text: str) -> _Date | None:
     """Parse a date, a time or a duration; return None for other text."""
     if (compact := COMPACT.fullmatch(text)) is not None:
         first, second, third = map(int, compact.groups())
-        return _Date((first, second, third), (4, 2, 2), "", "", 0.0)
+        return _Date((first, second, third), (4, 2, 2))
     if text.endswith("日"):
         text = text[:-1].replace("月", "年")
     month = _MONTH.fullmatch(text)
     if month is not None and month["year"]:
-        return _Date((int(month["year"]), int(month["number"]), 1), (4, 2, 2), "-", "ym", 0.0)
+        return _Date((int(month["year"]), int(month["number"]), 1), (4, 2, 2), "-", "ym")
     if month is not None:
         number, (mark, year, word) = _month(month["name"]), month.group("sep", "of", "name")
-        date = _Date((number, int(year), 1), (2, len(year), 2), mark, "my", 0.0, month=word)
+        date = _Date((number, int(year), 1), (2, len(year), 2), mark, "my", month=word)
         return date if number else None
     found = _CELL.fullmatch(text) or _NAMED_CELL.fullmatch(text)
     if found is None or not text:
@@ -302,26 +302,23 @@ def _parts(text: str) -> _Date | None:
         part = float((of["part"] or "0").replace(",", "."))
         seconds = hour * 3600 + minute * 60 + second + part - _offset(of["zone"] or "")
         time = "H:M" if of["second"] is None else "H:M:S"
-    between, zone = (of["between"] or "")[:1], of["zone"] or ""
-    clock: dict[str, Any] = {"half": of["half"] or "", "hour_digits": min(2, len(of["hour"] or "00"))}
+    zone, between = of["zone"] or "", (of["between"] or "")[:1]
+    how: dict[str, Any] = {"seconds": seconds, "time": time, "between": between, "zone": zone}
+    how |= {"half": of["half"] or "", "hour_digits": min(2, len(of["hour"] or "00"))}
     if of["a"] is None:  # 22:00-06:00 are two times
-        alone = time and not between and zone in "Z"
-        return _Date(None, (0, 0, 0), "", "", seconds, time, **clock) if alone else None
+        return _Date(**how) if time and not between and zone in "Z" else None
+    day, year, of_day, of_year = int(of["a"]), int(of["c"]), len(of["a"]), len(of["c"])
     if "b" in of:
-        a, b, c = of["a"], of["b"], of["c"]
-        parts, widths = (int(a), int(b), int(c)), (len(a), len(b), len(c))
-        return _Date(parts, widths, of["sep"], "", seconds, time, between, zone, **clock)
+        return _Date((day, int(of["b"]), year), (of_day, len(of["b"]), of_year), of["sep"], **how)
     if (of["month"] is None) == (of["month_first"] is None):
         return None
-    word = of["month"] or of["month_first"]
-    number, day, year = _month(word), int(of["a"]), int(of["c"])
+    how["month"] = of["month"] or of["month_first"]
+    number = _month(how["month"])
     if not number:
         return None
-    of_day, of_year = len(of["a"]), len(of["c"])
-    how = (seconds, time, between, zone, word)
     if of["month"] is not None:
-        return _Date((day, number, year), (of_day, 2, of_year), of["sep"], "dmy", *how, **clock)
-    return _Date((number, day, year), (2, of_day, of_year), " ", "mdy", *how, **clock)
+        return _Date((day, number, year), (of_day, 2, of_year), of["sep"], "dmy", **how)
+    return _Date((number, day, year), (2, of_day, of_year), " ", "mdy", **how)
 
 
 @lru_cache(maxsize=1000)
