@@ -16,6 +16,7 @@ from maskevidence.core.tokens import Tokens
 from maskevidence.tables.base import TableModel
 from maskevidence.tables.by_name import parse_model
 from maskevidence.tables.limits import WithLimits
+from maskevidence.tables.wrong_cells.far_limits import far_limits
 
 LIMITS = {"a": {0: (0.0, 0.5)}, "b": {1: (3.0, np.inf)}}
 ROWS = Table(
@@ -134,3 +135,12 @@ def test_every_command_says_that_fits_hide_limits(lab: Path, run: CommandLine) -
         said = run(command, model, "lab.csv", *options)
         assert said.code == 0, said.err
         assert "are limits, intervals: filled within, hidden from fits" in " ".join(said.out.split()), command
+
+
+def test_a_fold_without_rows_to_judge_is_passed_over() -> None:
+    """As by `look` if time for few rows is left."""
+    model = me.models.Gaussian(torch.zeros(2), torch.eye(2))
+    judges = [(model, np.arange(0)), (model, np.arange(3))]
+    found, notes = far_limits(ROWS, judges, np.zeros((3, 2)))
+    assert len(found) <= 2
+    assert notes == []

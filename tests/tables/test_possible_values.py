@@ -104,6 +104,20 @@ def test_limits_are_filled_within(tmp_path: Path) -> None:
         assert (filled.astype(str) == given)[~given.isin(["<0.5", ">5"])].all()
 
 
+@pytest.mark.parametrize(
+    ("limit", "cells"),
+    [("<0.01", ["0.25", "0.5", "0.75"]), (">5", ["3", "4", "5"]), ("<1", ["1", "2", "3"])],
+)
+def test_decimals_and_values_that_exist_stay_within_limits(
+    tmp_path: Path, limit: str, cells: list[str]
+) -> None:
+    lines = [f"{cells[k % 3]},{k % 7}" for k in range(60)] + [f"{limit},{k}" for k in range(3)]
+    (tmp_path / "t.csv").write_text("a,b\n" + "\n".join(lines) + "\n")
+    fill_table("gaussian", str(tmp_path / "t.csv"), ImputeOptions(out=tmp_path / "f.csv"))
+    filled, end = pd.read_csv(tmp_path / "f.csv")["a"][60:].to_numpy(), float(limit[1:])
+    assert (filled < end if limit[0] == "<" else filled > end).all()
+
+
 def test_decimals_against_text() -> None:
     rng = np.random.default_rng(0)
     for places in range(7):

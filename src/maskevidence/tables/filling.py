@@ -129,10 +129,11 @@ def fill_table(model: str, data: str, options: ImputeOptions) -> dict[str, Any]:
         reading, from_model = reading_for(saved, data, reading)
     raw, table = _read(data, reading, options, words)
     as_text = raw.first_line > 0 and (as_sheet or is_text(options.out))
-    notes = list(table.notes)
+    notes, holes = list(table.notes), holes_to_fill(raw, table, odd=options.fill_odd)
     if build is not None:
-        some = table.take(np.flatnonzero(with_values(table.values)))
-        build, of_auto = decided(model, build, some, options.device, options.seed, fills=True)
+        known = with_values(table.values)
+        some, filled = (table.take(np.flatnonzero(rows)) for rows in (known, known | holes.any(axis=1)))
+        build, of_auto = decided(model, build, filled, options.device, options.seed, fills=True)
         notes += of_auto
         fitted, dropped = fit_table(build, some, some, empty_rows=True)
         filling = fill_holes(fitted, table, options, tuple(dropped))
@@ -149,7 +150,7 @@ def fill_table(model: str, data: str, options: ImputeOptions) -> dict[str, Any]:
         fitted, filling, notes = saved, fill_holes(saved, table, options), [*table.notes, *from_model]
         if isinstance(saved, MaskedNetwork | MixedKernelGaussian):
             notes += saved.notes_on_unseen(tokens, given)
-    holes = holes_to_fill(raw, table, odd=options.fill_odd)
+        holes = holes_to_fill(raw, table, odd=options.fill_odd)
     filling = possible_filling(table, filling, holes, options.seed)
     if options.mend == "suggested" and options.wrong is not None:
         filling = _as_suggested(filling, table, options.wrong, model)
@@ -369,15 +370,27 @@ def possible_filling(table: Table, filling: Filling, holes: Bool[np.ndarray, "N 
         if isinstance(table.forms.get(name), DateForm):  # whole days, hours, minutes or seconds
             unit = next((n for n in (1, 24, 24 * 60, 86400) if decimals_of(np.round(known * n, 6)) == 0), 1)
             known = np.round(known * unit, 6)
+        low, high = _ends(table, name)[:, rows]
         for each in values:
-            new, exist = as_the_column(known, each[rows, j] * unit)
-            each[rows, j] = new / unit
+            exact = each[rows, j]
+            new, exist = as_the_column(known, exact * unit)
+            each[rows, j] = np.where((low < new / unit) & (new / unit < high), new / unit, exact)
         existing += [name] if exist and rows.any() else []
     notes = (*filling.notes, *note_on_bounds(bounded, cut, filling.logs))
     if existing and deviation is not None:
         note = "filled with the nearest value that the column has, its mean in a column NAME_mean"
         notes = (*notes, f"{note}: {', '.join(existing)}")
     return filling._replace(notes=notes, existing=tuple(existing), means=means)
+
+
+def _ends(table: Table, name: str, low: float = -np.inf) -> Float64[np.ndarray, "2 N"]:
+    """The ends of the interval of each cell of a column; infinity, and `low`, where it is no limit."""
+    place = {int(key): k for k, key in enumerate(table.ids)}
+    ends = np.full((2, len(table)), [[low], [np.inf]])
+    for row, both in table.limits.get(name, {}).items():
+        if row in place:
+            ends[:, place[row]] = both
+    return ends
 
 
 def _keep_range(
@@ -389,11 +402,7 @@ def _keep_range(
     seed: int,
 ) -> None:
     """Keep a column's filled values above 0 or cut off there, and limits within their ends, in place."""
-    j, place = table.columns.index(name), {int(key): k for k, key in enumerate(table.ids)}
-    ends = np.full((2, len(table)), [[0.0 if from_0[0] else -np.inf], [np.inf]])
-    for row, both in table.limits.get(name, {}).items():
-        if row in place:
-            ends[:, place[row]] = both
+    j, ends = table.columns.index(name), _ends(table, name, 0.0 if from_0[0] else -np.inf)
     rows = np.flatnonzero(holes[:, j])
     inside = rows[np.isfinite(ends[:, rows]).any(axis=0)]
     free = np.setdiff1d(rows, inside) if from_0[1] else rows[:0]

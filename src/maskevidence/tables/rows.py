@@ -34,7 +34,7 @@ from maskevidence.tables.base import TableModel
 from maskevidence.tables.by_name import AUTO, fit_table, parse_model, takes_words
 from maskevidence.tables.category_columns import of_categories, with_columns_of
 from maskevidence.tables.cell_mass import CellMass, check_cell_mass
-from maskevidence.tables.choosing.auto import auto_word
+from maskevidence.tables.choosing.auto import auto_word, to_fill
 from maskevidence.tables.limits import with_limits
 from maskevidence.tables.network.network_columns import columns_of, declared_columns
 from maskevidence.tables.own_model import fingerprint_of_code, own_model
@@ -256,7 +256,7 @@ def decided(
     chosen, notes = auto_word(table, fills=fills, seed=seed)
     made, _ = model_on(chosen, device)
     assert made is not None
-    return made, notes
+    return to_fill(made, table) if fills else made, notes
 
 
 def placed(model: TableModel, options: RowDevice) -> TableModel:

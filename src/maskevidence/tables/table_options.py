@@ -18,6 +18,7 @@ from maskevidence.command.options import (
     Training,
 )
 
+_NAMES = "COLUMN[,COLUMN...]"
 DtypeName = Literal["float32", "float64"]
 
 
@@ -29,15 +30,12 @@ class TableOptions:
 
     id_column: IdColumn = None
     columns: Annotated[
-        str | None,
-        Option(
-            "Use only these columns, in this order; or those of a table.json of look.", "COLUMN[,COLUMN...]"
-        ),
+        str | None, Option("Use only these columns, in this order; or those of a table.json of look.", _NAMES)
     ] = None
-    drop: Annotated[str | None, Option("Leave these columns of the table out.", "COLUMN[,COLUMN...]")] = None
-    one_hot: Annotated[
-        str | None, Option("Columns of categories, to become columns of 0 and 1.", "COLUMN[,COLUMN...]")
-    ] = None
+    drop: Annotated[str | None, Option("Leave these columns of the table out.", _NAMES)] = None
+    one_hot: Annotated[str | None, Option("Columns of categories, to become columns of 0 and 1.", _NAMES)] = (
+        None
+    )
     delimiter: Annotated[
         str | None, Option("Character between cells, or tab; by default guessed.", "CHARACTER")
     ] = None
@@ -47,16 +45,11 @@ class TableOptions:
     ] = None
     categories: Annotated[
         str | None,
-        Option(
-            "For models of words: columns that are categories; by default those of words.",
-            "COLUMN[,COLUMN...]",
-        ),
+        Option("For models of words: columns that are categories; by default those of words.", _NAMES),
     ] = None
     numbers: Annotated[
         str | None,
-        Option(
-            "Columns that are numbers, even with two values only, or many other cells.", "COLUMN[,COLUMN...]"
-        ),
+        Option("Columns that are numbers, even with two values only, or many other cells.", _NAMES),
     ] = None
     decimal: Annotated[
         Literal[".", ","] | None, Option("Decimal sign of numbers; by default each column says it.")

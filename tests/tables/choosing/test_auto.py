@@ -10,7 +10,7 @@ import maskevidence as me
 from command_line import CommandLine
 from maskevidence.core.table import as_table
 from maskevidence.tables.choosing import auto
-from maskevidence.tables.choosing.auto import auto_word
+from maskevidence.tables.choosing.auto import auto_word, to_fill
 
 rng = np.random.default_rng(0)
 SICK = rng.random(90) < 0.5
@@ -78,6 +78,31 @@ def test_a_network_is_chosen_where_its_first_fold_is_ahead(depends: bool) -> Non
     assert (word == "masked-net") == depends
     assert notes[0].endswith(" after 20 epochs on one of 3 folds")
     assert ("ahead of" in notes[0]) == depends
+
+
+@pytest.mark.parametrize("depends", [True, pytest.param(False, marks=pytest.mark.slow)])
+def test_a_network_is_chosen_where_it_fills_one_column_better(depends: bool) -> None:
+    """It is not judged by the evidence of the other columns, and learns the column with holes alone."""
+    draw = np.random.default_rng(2)
+    a, b, other = draw.integers(3, size=(3, 1_200))
+    letters = np.array(["x", "y", "z"])
+    c = letters[(a + b) % 3 if depends else other]
+    whole = pd.DataFrame({"a": letters[a], "b": letters[b], "c": c, "n": draw.normal(size=1_200).round(2)})
+    hidden = whole.index % 20 == 0
+    holed = whole.assign(c=whole["c"].where(~hidden))
+    word, notes = auto_word(as_table(holed), fills=True)
+    assert (word == "masked-net") == depends
+    assert notes[0].endswith(" after 20 epochs on one of 3 folds") == depends
+    if depends:
+        filled = me.impute("auto", holed).to_frame()
+        assert (filled["c"] == whole["c"])[hidden].mean() > 0.9
+
+
+@pytest.mark.parametrize(("n_holed", "learned"), [(1, [0]), (2, [0, 1]), (3, None)])
+def test_a_network_to_fill_most_columns_learns_all(n_holed: int, learned: list[int] | None) -> None:
+    values = np.random.default_rng(0).normal(size=(9, 4))
+    values[0, :n_holed] = np.nan
+    assert to_fill(me.models.MaskedNetwork, as_table(values))(4).columns_to_fill == learned
 
 
 def test_the_commands_take_it(run: CommandLine, tmp_path: Path) -> None:

@@ -490,6 +490,22 @@ def test_it_learns_what_columns_tell_of_each_other() -> None:
     assert mixture > alone + 0.2
 
 
+def test_columns_to_fill_are_learned_alone_and_better() -> None:
+    """The product of two columns, by as many passes."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(900, 4))
+    x[:, 3] = x[:, 0] * x[:, 1] + 0.1 * x[:, 3]
+    holed, errors = x[:400].copy(), list[float]()
+    holed[:, 3] = np.nan
+    for columns in (None, [3]):
+        model = me.models.MaskedNetwork(4, width=32)
+        model.columns_to_fill = columns
+        model.fit(x[400:], epochs=20)
+        errors.append(float(np.sqrt(np.mean((model.impute(holed).values[:, 3] - x[:400, 3]) ** 2))))
+    whole, alone = errors
+    assert alone < 0.8 * whole < whole < 0.8 * x[:, 3].std()
+
+
 def test_a_fit_says_where_it_is_not_above_independent_columns(network: MaskedNetwork) -> None:
     x = (np.random.default_rng(0).random((300, 30)) < 0.3).astype(float)
     model = me.models.MaskedNetwork(30, 16, 1).fit(x[:60], held_out=x[60:], epochs=12, learning_rate=0.03)

@@ -28,7 +28,7 @@ WAYS = [
     "%d-%b-%Y",
     "%b %d, %Y",
 ]
-TIMES = ["", " %H:%M", " %H:%M:%S", "T%H:%M:%S"]
+TIMES = ["", " %H:%M", " %H:%M:%S", "T%H:%M:%S", " %I:%M:%S %p"]
 
 
 @pytest.mark.parametrize("time", TIMES)
@@ -52,6 +52,22 @@ def test_dates_come_back(tmp_path: Path, way: str, time: str) -> None:
     )
     assert [table.forms["day"].write(value) for value in table.values[:, 0]] == cells
     assert describe(path)["day"].kind == "date"
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        ["8:05 AM", "12:30 PM", "12:00 AM", "11:59 PM"],
+        ["08:05pm", "12:30am", "01:00pm"],
+        ["8:05", "12:30", "0:00", "23:59"],
+        ["3. Juni 2024", "4. Juni 2024"],
+        ["3/14/2024 1:15 p.m.", "3/2/2024 12:05 a.m."],
+    ],
+)
+def test_hours_to_twelve_and_months_of_four_letters_come_back(cells: list[str]) -> None:
+    read = read_dates(cells, [1] * len(cells))
+    assert read is not None
+    assert [read.form.write(value) for value in read.values] == cells
 
 
 def test_a_time_of_the_day_and_dates_that_do_not_exist(tmp_path: Path) -> None:

@@ -222,46 +222,73 @@ def select(
         seed=plan.key.seed,
         column_names=plan.table.columns,
         notes=tuple(notes),
-        fills=_fills(plan, scores[best].models),
+        fills=_fills(plan, scores[best].models, with_holes(plan.values)),
     )
 
 
 def first_candidate(
-    data: Table, families: Sequence[str], seed: int, *, folds: int, epochs: int, fills: bool
+    data: Table, families: Sequence[str], seed: int, *, folds: int, epochs: int
 ) -> tuple[str, str, Difference | None]:
     """The best candidate without a fit to all rows, and why; and its evidence less the network's.
 
     A network among the families is fitted to all folds but the first, for some epochs, and compared with the
     best of the others on the rows of that fold alone.
-
-    Args:
-        fills: whether the candidate that fills hidden cells best is asked for, or that of highest evidence.
     """
-    plan, _ = _plan(data, candidates(families, COMPONENTS), folds, _QUICK, MaskKey(seed))
-    networks = [word for word in plan.words if is_network(word.family)]
-    others = replace(plan, words=tuple(word for word in plan.words if word not in networks))
+    plan, network, others = _with_network(data, families, seed, folds)
     scores, _ = _fitted(others)
     first, *rest = _ranked(others, scores)[0]
     behind = ", ".join(f"{each.name} {first.log_evidence - each.log_evidence:.3g}" for each in rest)
     why = f"the highest held-out evidence of {len(data):,} rows; nats per row behind it: {behind}"
-    name = first.name
-    if fills and np.isnan(others.values).any():
-        of_each = {str(word): _fills(others, score.models, _FEW) for word, score in scores.items()}
-        name, why = best_filler(of_each)
-    if not networks:
-        return name, why, None
+    if network is None:
+        return first.name, why, None
     train, rows = _fold(plan, plan.folds[0])
-    network: Any = plan.build(networks[0])
-    model = network.fit(train, epochs=epochs, seed=seed)
-    names = name, str(networks[0])
-    of_first = next(score.estimates[0] for word, score in scores.items() if str(word) == name)
+    new: Any = plan.build(network)
+    model = new.fit(train, epochs=epochs, seed=seed)
+    names = first.name, str(network)
+    of_first = next(score.estimates[0] for word, score in scores.items() if str(word) == first.name)
     both = of_first, _estimated(plan, model, train, rows)
-    return name, why, compare(dict(zip(names, both, strict=True))).between(*names)
+    return first.name, why, compare(dict(zip(names, both, strict=True))).between(*names)
 
 
-def _fitted(plan: _Plan) -> tuple[dict[_Word, _Scores], list[str]]:
-    """The candidates' scores, and notes on their fits."""
-    scores, failed, slow = _scored(plan)
+def first_filler(
+    data: Table, families: Sequence[str], columns: Collection[str], seed: int, *, folds: int, epochs: int
+) -> tuple[str, str]:
+    """The candidate that fills hidden cells of some columns best, and why.
+
+    A network among the families is fitted to all folds but the first, for some epochs, and compared with the
+    best of the others on all cells of that fold.
+    """
+    plan, network, others = _with_network(data, families, seed, folds)
+    scores, _ = _fitted(others, evidence=False)
+    models = {str(word): score.models for word, score in scores.items()}
+    holed = [j for j, name in enumerate(plan.table.columns) if name in columns]
+    name, why = best_filler({word: _fills(others, of, holed, _FEW) for word, of in models.items()})
+    train, rows = _fold(plan, plan.folds[0])
+    part, every = plan.table.take(rows), np.arange(len(rows))
+    holed = [j for j in holed if not np.isnan(part.values[:, j]).all()]
+    if network is None or not holed:
+        return name, why
+    model: Any = plan.build(network)
+    model.columns_to_fill = holed
+    both = {name: models[name][0], str(network): model.fit(train, epochs=epochs, seed=seed)}
+    trial = {word: held_out_fills([(each, every)], part, holed, seed) for word, each in both.items()}
+    best, beside = best_filler(trial)
+    return (best, f"{beside} after {epochs} epochs on one of {folds} folds") if best != name else (name, why)
+
+
+def _with_network(
+    data: Table, families: Sequence[str], seed: int, folds: int
+) -> tuple[_Plan, _Word | None, _Plan]:
+    """The plan of a quick choice, its network, and the plan of the other candidates."""
+    plan, _ = _plan(data, candidates(families, COMPONENTS), folds, _QUICK, MaskKey(seed))
+    networks = [word for word in plan.words if is_network(word.family)]
+    others = replace(plan, words=tuple(word for word in plan.words if word not in networks))
+    return plan, networks[0] if networks else None, others
+
+
+def _fitted(plan: _Plan, evidence: bool = True) -> tuple[dict[_Word, _Scores], list[str]]:
+    """The candidates' scores, or without evidence their models alone, and notes on their fits."""
+    scores, failed, slow = _scored(plan, evidence)
     reason, notes = next(iter(failed.values()), ""), list[str]()
     if not scores:
         raise NumericalError(f"no candidate could be fitted: {reason}")
@@ -273,11 +300,12 @@ def _fitted(plan: _Plan) -> tuple[dict[_Word, _Scores], list[str]]:
     return scores, notes + [f"{word}: {note}" for word, score in scores.items() for note in score.fit_notes]
 
 
-def _fills(plan: _Plan, models: Sequence[TableModel], most: int = _MOST_FILLED) -> dict[str, Fill]:
-    """How well the models fill the columns with holes."""
-    holed = np.flatnonzero(np.isnan(plan.values).any(axis=0)).tolist()
+def _fills(
+    plan: _Plan, models: Sequence[TableModel], columns: Iterable[int], most: int = _MOST_FILLED
+) -> dict[str, Fill]:
+    """How well the models fill some columns."""
     judges = [*zip(models, plan.folds, strict=True)] if models else []
-    return held_out_fills(judges, plan.table, holed, plan.key.seed, most=most) if judges else {}
+    return held_out_fills(judges, plan.table, columns, plan.key.seed, most=most) if judges else {}
 
 
 def held_out_fills(
@@ -321,6 +349,16 @@ def held_out_fills(
             without = float(truth[known].std())
         fills[name] = Fill(len(table) - len(known), quality, without, in_words)
     return fills
+
+
+def with_holes(values: _Rows) -> list[int]:
+    """The positions of the columns with a missing value.
+
+    Example:
+        >>> with_holes(np.array([[1.0, np.nan], [2.0, 3.0]]))
+        [1]
+    """
+    return np.flatnonzero(np.isnan(values).any(axis=0)).tolist()
 
 
 def _numbers(components: int | str | Sequence[int]) -> list[int]:
@@ -493,7 +531,7 @@ def _possible(words: tuple[_Word, ...], width: int, n_rows: int) -> tuple[tuple[
     return kept, some_of(out, _MAX_NAMED)
 
 
-def _scored(plan: _Plan) -> tuple[dict[_Word, _Scores], dict[_Word, str], int]:
+def _scored(plan: _Plan, evidence: bool) -> tuple[dict[_Word, _Scores], dict[_Word, str], int]:
     """Fit and score all candidates: their scores, the failed ones, and the number of fits that did not
     converge.
     """
@@ -514,11 +552,11 @@ def _scored(plan: _Plan) -> tuple[dict[_Word, _Scores], dict[_Word, str], int]:
                     scores[word] = _Scores(
                         model.n_parameters, np.full(len(plan.values), np.nan), [], model.fit_notes, [], []
                     )
-                if holes:
+                if holes or not evidence:
                     scores[word].models.append(model)
-                if plan.design is None:
+                if evidence and plan.design is None:
                     scores[word].by_row[rows] = model.score_samples(tokens)
-                else:
+                elif evidence:
                     scores[word].estimates.append(_estimated(plan, model, train, rows))
                     if isinstance(model, BernoulliPCA):
                         _integrate(model, tokens, scores[word], rows)

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -42,6 +43,7 @@ _WARM_UP_STEPS, _END = 25, 0.25  # the learning rate rises at first, and falls i
 _PACE = (2, 0.25, 0.05, 0.2)
 _WORK = 3e11  # multiplications in training, about a minute on two cores
 _FEWEST_HELD_OUT, _MOST_HELD_OUT = 20, 10_000
+_MOST_PASSES, _ROWS_TO_FILL = 40, 100_000  # of a fit to fill some columns: epochs, and rows times epochs
 _WIDENING_ROWS = 1_000
 _MOST_OF_GAUSSIAN = 60  # encoded inputs; the cost of its matrices grows with the third power
 _WARM_UP = 0.05  # share of the training
@@ -73,6 +75,8 @@ class MaskedNetwork(DescribedTableModel):
 
     Attributes:
         history: the course of the last `fit`; None before.
+        columns_to_fill: if `fit` is to learn these columns alone, by their positions, it hides no others and
+            takes a few passes over the rows; None, the default, for all columns.
 
     Raises:
         InputError: sizes below 1, a dropout outside [0, 1), or settings that describe no columns.
@@ -120,6 +124,7 @@ class MaskedNetwork(DescribedTableModel):
         self.width, self.layers, self.dropout, self.with_gaussian = width, layers, dropout, gaussian
         self.seed = whole_number("seed", seed)
         self.history: History | None = None
+        self.columns_to_fill: Sequence[int] | None = None
         self._dtype = dtype
         self.fitted = columns is not None
         self._build([Column()] * n_features if columns is None else columns_from(columns))
@@ -264,6 +269,11 @@ class MaskedNetwork(DescribedTableModel):
         test = test[_random_rows(test, seed)[:_MOST_HELD_OUT].sort().values]
         if self.gaussian is not None:
             self._fit_gaussian(train, seed)
+        every = train
+        if self.columns_to_fill is not None:
+            train, test = (_hiding(each, self.columns_to_fill) for each in (train, test))
+            if epochs is None and len(train) <= _ROWS_TO_FILL:
+                epochs = min(_MOST_PASSES, _ROWS_TO_FILL // len(train))
         length = self._length(len(train), epochs, batch_size)
         self.history = fit(
             self,
@@ -278,7 +288,7 @@ class MaskedNetwork(DescribedTableModel):
         self.n_iterations = len(self.history)
         if self.cells.number:
             self._widen(test[:_WIDENING_ROWS], seed)
-        self.fit_notes = (*self.history.notes, *self._beside_independent_columns(train, test))
+        self.fit_notes = (*self.history.notes, *self._beside_independent_columns(every, test))
         return self
 
     def _length(self, n_rows: int, epochs: int | None, batch_size: int | None) -> dict[str, Any]:
@@ -498,6 +508,14 @@ class _Dropout(nn.Module):
 def _random_rows(tokens: Tokens, seed: int) -> Int64[Tensor, " B"]:
     """A random permutation of the rows."""
     return torch.from_numpy(np.argsort(keyed_bits(seed, tokens.ids.cpu().numpy()))).to(tokens.ids.device)
+
+
+def _hiding(tokens: Tokens, columns: Sequence[int]) -> Tokens:
+    """The rows with a value in some columns; the others are context."""
+    some = torch.zeros(tokens.width, dtype=torch.bool, device=tokens.values.device)
+    some[list(columns)] = True
+    maskable, context = tokens.maskable & some, tokens.context | tokens.maskable & ~some
+    return replace(tokens, maskable=maskable, context=context)[torch.nonzero(maskable.any(1)).flatten()]
 
 
 def _table(tokens: Tokens) -> Float64[np.ndarray, "N D"]:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from jaxtyping import Float64
@@ -67,16 +67,18 @@ _NAMED_CELL = re.compile(rf"{_WEEKDAY}(?:{_NAMED})(?:{_TIME})?", re.I)
 class _Date(NamedTuple):
     """The two or three numbers of a date whose order is still unknown."""
 
-    parts: tuple[int, int, int] | None  # None for a time of the day alone
-    widths: tuple[int, int, int]
-    separator: str
-    name: str  # "", or where the month is named: "dmy" or "mdy"; "ym" or "my" for a month of a year
-    seconds: float  # of the day, in UTC where the zone is known
+    parts: tuple[int, int, int] | None = None  # None for a time of the day alone
+    widths: tuple[int, int, int] = (0, 0, 0)
+    separator: str = ""
+    name: str = ""  # or where the month is named: "dmy" or "mdy"; "ym" or "my" for a month of a year
+    seconds: float = 0.0  # of the day, in UTC where the zone is known
     time: str = ""  # its writing: "", "H:M" or "H:M:S"
     between: str = ""
     zone: str = ""  # such as Z or +02:00
     month: str = ""  # its name
     spans: tuple[tuple[int, str, int], ...] = ()  # of a duration: seconds, mark, digits
+    half: str = ""  # such as PM
+    hour_digits: int = 2
 
 
 @dataclass(frozen=True)
@@ -101,6 +103,8 @@ class DateForm:
     zone: str = ""  # such as Z or +02:00; days are then those of UTC
     long: bool = False  # whether times alone are durations, of more than a day
     spans: tuple[tuple[int, str, int], ...] = ()  # of durations with units, such as 2 h 5 min; in days
+    half: str = ""  # of the day, such as PM, if hours go to 12
+    hour_digits: int = 2  # at least
     decimals: int | None = None
 
     def write(self, value: float) -> str:
@@ -119,7 +123,10 @@ class DateForm:
             return text if self.time == "H:M" else f"{text}:{second:02}"
         when = np.datetime64(self.origin, "s") + np.timedelta64(seconds + _offset(self.zone), "s")
         day, clock = str(when).split("T")
-        clock = clock if self.time == "H:M:S" else clock[:5]
+        hour, clock = int(clock[:2]), clock[2:] if self.time == "H:M:S" else clock[2:5]
+        letter = ("a", "p")[hour >= 12] if self.half.islower() else ("A", "P")[hour >= 12]
+        hour = (hour % 12 or 12) if self.half else hour
+        clock = f"{hour:0{self.hour_digits}}{clock}{re.sub('[AaPp]', letter, self.half)}"
         if self.order is None:
             return clock
         year, month, of_month = day.split("-")
@@ -188,7 +195,7 @@ def read_dates(
     pairs = [(cell, n) for cell, n in zip(chosen, counts, strict=True) if cell is not None]
     if alone:
         seconds = np.array([np.nan if cell is None else cell.seconds for cell in chosen])
-        form = DateForm(None, time=_commonest(pairs, "time"), long=bool(np.nanmax(seconds) > DAY))
+        form = DateForm(None, long=bool(np.nanmax(seconds) > DAY), **_marks(pairs))
         if form.time == "spans":
             written = [cell.spans for cell, _ in pairs if cell.spans]
             alike = len({tuple(unit for unit, *_ in spans) for spans in written}) == 1
@@ -218,15 +225,23 @@ def _form(pairs: Sequence[tuple[_Date, int]], order: Order, origin: str) -> Date
     shortest = [min(cell.widths[k] for cell, _ in pairs) for k in range(3)]
     return DateForm(
         order,
-        _commonest(pairs, "separator"),
-        origin,
+        origin=origin,
         padded=min(w for letter, w in zip(f"{order}d", shortest, strict=False) if letter != "y") >= 2,
         century=shortest[order.index("y")] > 2,
         months=_months([cell.month for cell, _ in pairs]),
-        zone=_commonest(pairs, "zone"),
-        time=_commonest(pairs, "time"),
-        between=_commonest(pairs, "between") or " ",
+        **_marks(pairs),
     )
+
+
+def _marks(pairs: Sequence[tuple[_Date, int]]) -> dict[str, Any]:
+    """The most frequent marks of a column's dates and times."""
+    marks: dict[str, Any] = {}
+    for part in ("separator", "time", "between", "zone", "half"):
+        seen = Counter[str]()
+        for cell, n in pairs:
+            seen[getattr(cell, part)] += n
+        marks[part] = seen.most_common(1)[0][0]
+    return marks | {"hour_digits": min(cell.hour_digits for cell, _ in pairs)}
 
 
 def _spans(written: Sequence[tuple[tuple[int, str, int], ...]]) -> tuple[tuple[int, str, int], ...]:
@@ -256,22 +271,22 @@ def _duration(text: str) -> _Date | None:
         seconds, before = seconds + unit * float(digits.replace(",", ".")), unit
     if len(spans) == 1 and text[-1:] in "mM":
         return None  # metres
-    return _Date(None, (0, 0, 0), "", "", seconds, "spans", spans=tuple(spans))
+    return _Date(seconds=seconds, time="spans", spans=tuple(spans))
 
 
 def _parts(text: str) -> _Date | None:
     """Parse a date, a time or a duration; return None for other text."""
     if (compact := COMPACT.fullmatch(text)) is not None:
         first, second, third = map(int, compact.groups())
-        return _Date((first, second, third), (4, 2, 2), "", "", 0.0)
+        return _Date((first, second, third), (4, 2, 2))
     if text.endswith("日"):
         text = text[:-1].replace("月", "年")
     month = _MONTH.fullmatch(text)
     if month is not None and month["year"]:
-        return _Date((int(month["year"]), int(month["number"]), 1), (4, 2, 2), "-", "ym", 0.0)
+        return _Date((int(month["year"]), int(month["number"]), 1), (4, 2, 2), "-", "ym")
     if month is not None:
         number, (mark, year, word) = _month(month["name"]), month.group("sep", "of", "name")
-        date = _Date((number, int(year), 1), (2, len(year), 2), mark, "my", 0.0, month=word)
+        date = _Date((number, int(year), 1), (2, len(year), 2), mark, "my", month=word)
         return date if number else None
     found = _CELL.fullmatch(text) or _NAMED_CELL.fullmatch(text)
     if found is None or not text:
@@ -287,24 +302,23 @@ def _parts(text: str) -> _Date | None:
         part = float((of["part"] or "0").replace(",", "."))
         seconds = hour * 3600 + minute * 60 + second + part - _offset(of["zone"] or "")
         time = "H:M" if of["second"] is None else "H:M:S"
-    between, zone = (of["between"] or "")[:1], of["zone"] or ""
+    zone, between = of["zone"] or "", (of["between"] or "")[:1]
+    how: dict[str, Any] = {"seconds": seconds, "time": time, "between": between, "zone": zone}
+    how |= {"half": of["half"] or "", "hour_digits": min(2, len(of["hour"] or "00"))}
     if of["a"] is None:  # 22:00-06:00 are two times
-        return _Date(None, (0, 0, 0), "", "", seconds, time) if time and not between and zone in "Z" else None
+        return _Date(**how) if time and not between and zone in "Z" else None
+    day, year, of_day, of_year = int(of["a"]), int(of["c"]), len(of["a"]), len(of["c"])
     if "b" in of:
-        a, b, c = of["a"], of["b"], of["c"]
-        parts, widths = (int(a), int(b), int(c)), (len(a), len(b), len(c))
-        return _Date(parts, widths, of["sep"], "", seconds, time, between, zone)
+        return _Date((day, int(of["b"]), year), (of_day, len(of["b"]), of_year), of["sep"], **how)
     if (of["month"] is None) == (of["month_first"] is None):
         return None
-    word = of["month"] or of["month_first"]
-    number, day, year = _month(word), int(of["a"]), int(of["c"])
+    how["month"] = of["month"] or of["month_first"]
+    number = _month(how["month"])
     if not number:
         return None
-    of_day, of_year = len(of["a"]), len(of["c"])
-    how = (seconds, time, between, zone, word)
     if of["month"] is not None:
-        return _Date((day, number, year), (of_day, 2, of_year), of["sep"], "dmy", *how)
-    return _Date((number, day, year), (2, of_day, of_year), " ", "mdy", *how)
+        return _Date((day, number, year), (of_day, 2, of_year), of["sep"], "dmy", **how)
+    return _Date((number, day, year), (2, of_day, of_year), " ", "mdy", **how)
 
 
 @lru_cache(maxsize=1000)
@@ -326,7 +340,8 @@ def _months(words: Sequence[str]) -> tuple[str, ...]:
         return len({*lower} & seen), sum(name.startswith(word) for name in lower for word in seen)
 
     names, (first, *_) = max(_MONTHS, key=fit), sorted(words, key=len, reverse=True)
-    names = names if len(first) > 4 else [name[:3] for name in names]
+    whole = len(first) > 4 or (len(first) == 4 and first.casefold() in map(str.casefold, names))  # Juni
+    names = names if whole else [name[:3] for name in names]
     style = str.upper if first.isupper() else str.lower if first.islower() else str.title
     return tuple(map(style, names))
 
@@ -370,14 +385,6 @@ def _seconds(cell: _Date, order: Order) -> float:
     except ValueError:  # no such day
         return np.nan
     return float(day_number * DAY) + cell.seconds
-
-
-def _commonest(pairs: Sequence[tuple[_Date, int]], what: str) -> str:
-    """The most frequent format of a part."""
-    seen = Counter[str]()
-    for cell, n in pairs:
-        seen[getattr(cell, what)] += n
-    return seen.most_common(1)[0][0]
 
 
 def days_since_first(seconds: Float64[np.ndarray, " N"]) -> tuple[Float64[np.ndarray, " N"], str]:

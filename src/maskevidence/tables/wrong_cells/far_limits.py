@@ -35,6 +35,8 @@ def far_limits(
     if not any(rows for name, rows in table.limits.items() if name in table.columns):
         return found, notes
     for model, places in judges:
+        if not len(places):  # of a fold without a judged row
+            continue
         if not hasattr(model, "log_cells"):
             return [], ["limits such as <0.5 are not judged: this search has no probability of them"]
         part = table.take(places)
