@@ -35,6 +35,10 @@ BLANK = ("", "N/A", "nan", "NaN")
 DROPPED = {"hospital": ["index"], "beers": ["index", "id", "ounces"], "tax": []}
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 KINDS = ("recurring", "long tail", "names")
+NEIGHBOURS = {  # names that differ by a digit, or by a letter
+    "numbered names": ("town {} x", "Room {}", "item_{:04d}", "{:05d}", "v2.{}", "MTL{}-7"),
+    "lettered names": ("Gate {}", "unit-{}", "{}", "north {} road", "{}X", "class {}1"),
+}
 WAYS = (
     ("typing", 0.0),
     ("typing", 0.01),
@@ -251,6 +255,25 @@ def drawn(rng: np.random.Generator, n: int, kind: str) -> pd.DataFrame:
     if kind == "names":
         columns["name"] = np.array([f"{word(rng, 8)} {word(rng, 6)}" for _ in range(n)])
     return pd.DataFrame({name: column.astype(object) for name, column in columns.items()})
+
+
+def neighbouring(rng: np.random.Generator, n: int, kind: str, n_others: int) -> pd.DataFrame:
+    """Places whose names are one edit apart, two to an area, in tables with two or five other columns."""
+    k, form = 3 * n // 20, str(rng.choice(NEIGHBOURS[kind]))
+    share = 1 / np.arange(1, k + 1) ** rng.choice([0.0, 0.5])
+    place = rng.choice(rng.permutation(k), n, p=share / share.sum())
+    letters = [one + two for one in ("", *LETTERS) for two in LETTERS]
+    names = [form.format(of if kind == "numbered names" else letters[of]) for of in range(k)]
+    few = 1 / np.arange(1, 13)
+    columns = {
+        "place": np.array(names)[place],
+        "area": vocabulary(rng, k // 2 + 1)[place // 2],
+        "day": np.array([f"{x:.2f}" for x in rng.normal(size=n)]),
+        "code": np.array([f"z{code}" for code in rng.permutation(90_000)[:k] + 10_000])[place],
+        "kind": vocabulary(rng, 12)[rng.choice(12, n, p=few / few.sum())],
+        "status": np.where(rng.random(n) < 0.3, "open", "closed"),
+    }
+    return pd.DataFrame({name: columns[name].astype(object) for name in list(columns)[: 1 + n_others]})
 
 
 def mistyped(rng: np.random.Generator, text: str) -> str:
