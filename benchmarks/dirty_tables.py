@@ -11,13 +11,16 @@ its column of ounces, which is wrong throughout, and without its two indices, ho
 `--parts rates` draws tables whose wrong words are known: typing errors of 1 to 10 % of the cells among words
 that recur, words with a long tail, and a column of names; swapped words; a code that a share of the rows
 writes with a full stop; one code in rows of all kinds, which is wrong, or is right and stands for no code;
-no errors. `--parts speed` times a table of 100,000 × 15.
+no errors; names of places that are one edit apart, numbered or lettered, two to an area, in tables of 400 and
+2,000 rows with two and five other columns. `--parts speed` times a table of 100,000 × 15.
 """
 
 import sys
 import time
 import warnings
-from typing import Any
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
 
 from _timing import Target, arguments, data, finish, machine, mean_and_se, show
 
@@ -305,24 +308,60 @@ def spoilt(rng: np.random.Generator, frame: pd.DataFrame, way: str, share: float
     return table, wrong
 
 
+class Setting(NamedTuple):
+    """Drawn tables with errors of one kind."""
+
+    name: str
+    key: list[int]
+    draw: Callable[[np.random.Generator], pd.DataFrame]
+    way: str
+    share: float
+
+
+def settings(kind: str, n_rows: int) -> list[Setting]:
+    """All settings of a kind of words."""
+    if kind in KINDS:
+        return [
+            Setting(
+                f"{kind}, {way} {100 * share:g} %",
+                [KINDS.index(kind), round(1000 * share), len(way)],
+                lambda rng: drawn(rng, n_rows, kind),
+                way,
+                share,
+            )
+            for way, share in WAYS
+        ]
+    return [
+        Setting(
+            f"{kind}, {n} x {1 + others}, typing {100 * share:g} %",
+            [list(NEIGHBOURS).index(kind), n, others, round(1000 * share)],
+            partial(neighbouring, n=n, kind=kind, n_others=others),
+            "typing",
+            share,
+        )
+        for n in (2 * n_rows // 5, 2 * n_rows)
+        for others in (2, 5)
+        for share in (0.0, 0.03)
+    ]
+
+
 def rates(sets: int, n_rows: int, kinds: list[str]) -> tuple[dict[str, Any], list[Target]]:
     """False calls and power in each setting."""
     numbers, rows, targets = {}, [], []
     for kind in kinds:
-        for way, share in WAYS:
+        for name, key, draw, way, share in settings(kind, n_rows):
             false, power, order = [], [], []
             for seed in range(sets):
-                rng = np.random.default_rng([seed, KINDS.index(kind), round(1000 * share), len(way)])
-                table, wrong = spoilt(rng, drawn(rng, n_rows, kind), way, share)
+                rng = np.random.default_rng([seed, *key])
+                table, wrong = spoilt(rng, draw(rng), way, share)
                 found = me.wrong_cells(MODEL, table, rate=RATE)
                 called = found.called
                 order.append(quality(wrong.ravel(), found.suspicion.ravel())[0] if share else np.nan)
                 false.append((called & ~wrong).sum() / max(1, called.sum()))
                 power.append((called & wrong).sum() / max(1, wrong.sum()))
-            name = f"{kind}, {way} {100 * share:g} %"
             numbers[name] = {"false": list(map(float, false)), "power": list(map(float, power))}
             rows.append((name, mean_and_se(false), mean_and_se(power), f"{np.mean(order):.3f}"))
-            if share and way != "no code":
+            if kind in NEIGHBOURS or (share and way != "no code"):
                 bound = RATE + 2 * float(np.std(false, ddof=1)) / len(false) ** 0.5
                 targets.append(Target(f"false calls, {name}", float(np.mean(false)), high=float(bound)))
     show(f"Drawn tables, {sets} each, a rate of {RATE:g}", ("words, errors", "false", "power", "AP"), rows)
@@ -344,9 +383,9 @@ def main() -> int:
     parser = arguments(__doc__.splitlines()[0])
     parser.add_argument("--tables", default=",".join(DROPPED), help="names of tables between commas")
     parser.add_argument("--parts", default="tables,rates,speed", help="these, between commas")
-    parser.add_argument("--only", default=",".join(KINDS), help="kinds of drawn tables between commas")
-    parser.add_argument("--sets", type=int, default=14, help="drawn tables of each of 24 settings")
-    parser.add_argument("--rows", type=int, default=1000, help="of each drawn table")
+    parser.add_argument("--only", default=",".join([*KINDS, *NEIGHBOURS]), help="kinds of drawn tables between commas")
+    parser.add_argument("--sets", type=int, default=14, help="drawn tables of each of 40 settings")
+    parser.add_argument("--rows", type=int, default=1000, help="of each drawn table; of names one edit apart .4 and 2 times")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     print(machine())
