@@ -383,9 +383,13 @@ def main() -> int:
     parser = arguments(__doc__.splitlines()[0])
     parser.add_argument("--tables", default=",".join(DROPPED), help="names of tables between commas")
     parser.add_argument("--parts", default="tables,rates,speed", help="these, between commas")
-    parser.add_argument("--only", default=",".join([*KINDS, *NEIGHBOURS]), help="kinds of drawn tables between commas")
+    parser.add_argument(
+        "--only", default=",".join([*KINDS, *NEIGHBOURS]), help="kinds of drawn tables between commas"
+    )
     parser.add_argument("--sets", type=int, default=14, help="drawn tables of each of 40 settings")
-    parser.add_argument("--rows", type=int, default=1000, help="of each drawn table; of names one edit apart .4 and 2 times")
+    parser.add_argument(
+        "--rows", type=int, default=1000, help="of each drawn table; of names one edit apart .4 and 2 times"
+    )
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     print(machine())

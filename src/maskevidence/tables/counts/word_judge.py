@@ -230,7 +230,9 @@ class WordJudge(CellJudge):
                 _least_below(first, (_n_above(right, first) / _RARE + _BEFORE) / _n_above(first, first))
                 for right, first in zip(*looks, strict=True)
             ]
-            share[rare] = np.minimum(*shares) * len(rare) / (len(common) + 10 * _BEFORE)
+            n_first, n_next = ((spelling.counts[place] == n).sum() for n in (_RARE + 1, _RARE + 2))
+            n_right = min(_n_right(n_first, n_next), len(rare))
+            share[rare] = np.minimum(*shares) * n_right / (len(common) + 10 * _BEFORE)
         return share
 
     def _looks_wrong(self, rows: _Rows, row: _Ints, place: _Ints, j: int) -> Float64[np.ndarray, "2 n"]:
@@ -345,7 +347,9 @@ class WordJudge(CellJudge):
             again, _ = self._judged_again(rows, wrong, hidden, each)
             given = wrong - again
             again = np.where(self._ordinary(rows, given, more), -np.inf, again)
-            whole = np.fmax(given, self._alone(rows, np.zeros_like(hidden)))  # a hidden right cell may be the rule
+            whole = np.fmax(
+                given, self._alone(rows, np.zeros_like(hidden))
+            )  # a hidden right cell may be the rule
             broken = np.where(others - more >= _RARE, _exceptions(whole - marginal, of_known), -np.inf)
             levels.append(again if not more else np.fmax(levels[-1], again))
             breaks.append(broken if not more else np.fmax(breaks[-1], broken))
@@ -473,8 +477,13 @@ def _right_share(
     """
     n_first, *n_each = (_n_above(each, first) for each in (first, *levels))
     gone_one, gone_two = n_each[1] - n_each[0], n_each[2] - n_each[1]
-    right = (gone_one + _BEFORE) * np.maximum((gone_one + _BEFORE) / (gone_two + _BEFORE), 1.0) * times
+    right = _n_right(gone_one, gone_two) * times
     return _least_below(first, np.where(first >= _LEAST, np.minimum(right / n_first, 1.0), 1.0))
+
+
+def _n_right(gone_one: _Ints, gone_two: _Ints) -> Float64[np.ndarray, " n"]:
+    """How many right cells have no support, from those that one row less, and two, would leave without."""
+    return (gone_one + _BEFORE) * np.maximum((gone_one + _BEFORE) / (gone_two + _BEFORE), 1.0)
 
 
 def _n_above(x: Float64[np.ndarray, " m"], level: Float64[np.ndarray, " n"]) -> Int64[np.ndarray, " n"]:
@@ -482,7 +491,9 @@ def _n_above(x: Float64[np.ndarray, " m"], level: Float64[np.ndarray, " n"]) -> 
     return len(x) - np.searchsorted(np.sort(x), level)
 
 
-def _least_below(level: Float64[np.ndarray, " n"], share: Float64[np.ndarray, " n"]) -> Float64[np.ndarray, " n"]:
+def _least_below(
+    level: Float64[np.ndarray, " n"], share: Float64[np.ndarray, " n"]
+) -> Float64[np.ndarray, " n"]:
     """The least share at the level of each cell or a lower one."""
     order, best = np.argsort(level, kind="stable"), np.empty_like(share)
     best[order] = np.minimum.accumulate(share[order])
