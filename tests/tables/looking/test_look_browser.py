@@ -1,4 +1,4 @@
-"""The pages of a look and of wrong cells in a browser: they sort, filter, fit a phone, and request nothing."""
+"""The pages of a look and of wrong cells in a browser: they sort, filter, fit a phone, request nothing."""
 
 import shutil
 from pathlib import Path

@@ -209,7 +209,7 @@ class WordJudge(CellJudge):
         return found
 
     def _share_of_rare(self, rows: _Rows, there: _Ints, j: int) -> Float64[np.ndarray, " n"]:
-        """The share of right cells among the cells of rare words of a column that look as mistyped; 0 for others.
+        """The share of right cells among those of rare words that look as wrong; 0 for cells of other words.
 
         Words of more than three cells, which are right, tell how many right ones look so, as if no other row
         had them: town 20 beside town 21.
@@ -236,7 +236,7 @@ class WordJudge(CellJudge):
         return share
 
     def _looks_wrong(self, rows: _Rows, row: _Ints, place: _Ints, j: int) -> Float64[np.ndarray, "2 n"]:
-        """log q by typing errors and by an odd writing less log p, of words as if no other row had them, nats."""
+        """How far a typing error, and an odd writing, beat a right word that no other row has, nats."""
         spelling = self.words[j]
         assert spelling is not None
         others = np.log1p(-np.exp(np.minimum(self._one_column(rows[row], j, row), -1e-9)))
