@@ -347,9 +347,7 @@ class WordJudge(CellJudge):
             again, _ = self._judged_again(rows, wrong, hidden, each)
             given = wrong - again
             again = np.where(self._ordinary(rows, given, more), -np.inf, again)
-            whole = np.fmax(
-                given, self._alone(rows, np.zeros_like(hidden))
-            )  # a hidden right cell may be the rule
+            whole = np.fmax(given, self._alone(rows, np.zeros_like(hidden)))  # hidden cells may be right
             broken = np.where(others - more >= _RARE, _exceptions(whole - marginal, of_known), -np.inf)
             levels.append(again if not more else np.fmax(levels[-1], again))
             breaks.append(broken if not more else np.fmax(breaks[-1], broken))
