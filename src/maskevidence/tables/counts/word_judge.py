@@ -24,6 +24,7 @@ _ALL_WRONG = np.log(0.1)  # the odds that a rare word's cells are all wrong, if 
 _LEAST = 1.0  # nats; less suspicious cells are not called
 _BEFORE = 0.25  # cells of each column, added to both counts
 _FEWEST = 3  # cells of a value that break a rule
+_HALF = 0.5  # of a column, which a row says of it, if it is to break a rule
 _ANYWHERE = 1.0  # right cells, added to those of all columns
 _NEAR_UNIQUE = 0.3  # the share of words that occur once, above which a new one is not called
 _DISTRIBUTIONS = 3  # of a wrong word
@@ -230,8 +231,10 @@ class WordJudge(CellJudge):
                 _least_below(first, (_n_above(right, first) / _RARE + _BEFORE) / _n_above(first, first))
                 for right, first in zip(*looks, strict=True)
             ]
-            n_first, n_next = ((spelling.counts[place] == n).sum() for n in (_RARE + 1, _RARE + 2))
-            n_right = min(_n_right(n_first, n_next), len(rare))
+            n_cells = [
+                2 * ((spelling.counts > n) & (spelling.counts <= n + _RARE)).sum() for n in (_RARE, 2 * _RARE)
+            ]
+            n_right = min(_n_right(*n_cells), len(rare))
             share[rare] = np.minimum(*shares) * n_right / (len(common) + 10 * _BEFORE)
         return share
 
@@ -352,6 +355,8 @@ class WordJudge(CellJudge):
             levels.append(again if not more else np.fmax(levels[-1], again))
             breaks.append(broken if not more else np.fmax(breaks[-1], broken))
         self.own = own
+        silent = self._silent(rows, breaks[-1])
+        breaks = [np.where(silent, -np.inf, each) for each in breaks]
         share = np.where(np.isnan(judged.suspicion), np.nan, 1.0)
         of_values = share.copy()
         for j, spelling in enumerate(self.words):
@@ -370,6 +375,19 @@ class WordJudge(CellJudge):
         of_values = 1 - (1 - of_values) * _best_share(np.where(breaks[0] > _LEAST, breaks[0], -np.inf))
         level = _of_all_columns(np.minimum(share, of_values))
         return level, suspicion, level <= rate, (level <= rate) & (of_values < share)
+
+    def _silent(self, rows: _Rows, breaks: _Rows) -> Cells:
+        """Of cells that may break a rule, those of whose column their row says less than half."""
+        found = np.zeros(rows.shape, dtype=bool)
+        for j in range(rows.shape[1]):
+            there = np.flatnonzero(breaks[:, j] >= _LEAST)
+            if len(there):
+                visible = ~np.isnan(rows[there]) & (np.arange(rows.shape[1]) != j)
+                batch = self.counted.batch(
+                    np.where(visible, rows[there], np.nan), visible, self._left_out(there)
+                )
+                found[there, j] = self.model.said(j, batch) < _HALF
+        return found
 
     def _others(self, rows: _Rows) -> Int64[np.ndarray, "N D"]:
         """How many other rows have the value of each cell; of numbers, rounded as they are counted."""
