@@ -42,6 +42,8 @@ NEIGHBOURS = {  # names that differ by a digit, or by a letter
     "numbered names": ("town {} x", "Room {}", "item_{:04d}", "{:05d}", "v2.{}", "MTL{}-7"),
     "lettered names": ("Gate {}", "unit-{}", "{}", "north {} road", "{}X", "class {}1"),
 }
+INDEPENDENT = "independent names"
+OTHERS = (*NEIGHBOURS, INDEPENDENT)  # drawn clean, too
 WAYS = (
     ("typing", 0.0),
     ("typing", 0.01),
@@ -279,6 +281,16 @@ def neighbouring(rng: np.random.Generator, n: int, kind: str, n_others: int) -> 
     return pd.DataFrame({name: columns[name].astype(object) for name in list(columns)[: 1 + n_others]})
 
 
+def independent(rng: np.random.Generator, n: int, n_others: int) -> pd.DataFrame:
+    """Names of falling frequency in columns that say nothing of one another."""
+    columns = {}
+    for name, k in [("buyer", 30), ("town", 60), ("seller", 30), ("maker", 100), ("street", 40)]:
+        share = 1 / np.arange(1, k + 1)
+        columns[name] = vocabulary(rng, k)[rng.choice(k, n, p=share / share.sum())].astype(object)
+    columns = {name: columns[name] for name in list(columns)[:n_others]}
+    return pd.DataFrame(columns | {"age": rng.integers(18, 90, size=n).astype(str).astype(object)})
+
+
 def mistyped(rng: np.random.Generator, text: str) -> str:
     """A word with another letter, one more, or one less."""
     k, how, letter = int(rng.integers(len(text))), rng.integers(3), rng.choice(list(LETTERS))
@@ -331,11 +343,12 @@ def settings(kind: str, n_rows: int) -> list[Setting]:
             )
             for way, share in WAYS
         ]
+    draw = independent if kind == INDEPENDENT else partial(neighbouring, kind=kind)
     return [
         Setting(
             f"{kind}, {n} x {1 + others}, typing {100 * share:g} %",
-            [list(NEIGHBOURS).index(kind), n, others, round(1000 * share)],
-            partial(neighbouring, n=n, kind=kind, n_others=others),
+            [OTHERS.index(kind), n, others, round(1000 * share)],
+            partial(draw, n=n, n_others=others),
             "typing",
             share,
         )
@@ -361,7 +374,7 @@ def rates(sets: int, n_rows: int, kinds: list[str]) -> tuple[dict[str, Any], lis
                 power.append((called & wrong).sum() / max(1, wrong.sum()))
             numbers[name] = {"false": list(map(float, false)), "power": list(map(float, power))}
             rows.append((name, mean_and_se(false), mean_and_se(power), f"{np.mean(order):.3f}"))
-            if kind in NEIGHBOURS or (share and way != "no code"):
+            if kind in OTHERS or (share and way != "no code"):
                 bound = RATE + 2 * float(np.std(false, ddof=1)) / len(false) ** 0.5
                 targets.append(Target(f"false calls, {name}", float(np.mean(false)), high=float(bound)))
     show(f"Drawn tables, {sets} each, a rate of {RATE:g}", ("words, errors", "false", "power", "AP"), rows)
@@ -384,11 +397,14 @@ def main() -> int:
     parser.add_argument("--tables", default=",".join(DROPPED), help="names of tables between commas")
     parser.add_argument("--parts", default="tables,rates,speed", help="these, between commas")
     parser.add_argument(
-        "--only", default=",".join([*KINDS, *NEIGHBOURS]), help="kinds of drawn tables between commas"
+        "--only", default=",".join([*KINDS, *OTHERS]), help="kinds of drawn tables between commas"
     )
-    parser.add_argument("--sets", type=int, default=14, help="drawn tables of each of 40 settings")
+    parser.add_argument("--sets", type=int, default=14, help="drawn tables of each of 48 settings")
     parser.add_argument(
-        "--rows", type=int, default=1000, help="of each drawn table; of names one edit apart .4 and 2 times"
+        "--rows",
+        type=int,
+        default=1000,
+        help="of each drawn table; of names one edit apart and independent ones .4 and 2 times",
     )
     options = parser.parse_args()
     warnings.simplefilter("ignore")

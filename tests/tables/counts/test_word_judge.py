@@ -146,6 +146,71 @@ def test_a_cell_breaks_no_rule_that_a_hidden_cell_of_its_row_explains() -> None:
     assert not me.wrong_cells("mixture-transition", frame).called.any()
 
 
+TOWNS = [
+    "berlin",
+    "hamburg",
+    "munich",
+    "cologne",
+    "frankfurt",
+    "stuttgart",
+    "leipzig",
+    "dortmund",
+    "essen",
+    "bremen",
+    "dresden",
+    "hannover",
+    "nuremberg",
+    "duisburg",
+    "bochum",
+    "bonn",
+    "kassel",
+    "mainz",
+    "kiel",
+    "ulm",
+    "jena",
+    "gera",
+    "halle",
+    "trier",
+    "worms",
+    "hof",
+    "celle",
+    "emden",
+    "bamberg",
+    "fulda",
+]
+SELLERS = [
+    name + end
+    for name in ["smith", "jones", "lee", "diaz", "wong"]
+    for end in ("", "son", "er", "ova", "ez", "i")
+]
+
+
+def towns_of(n: int, seed: int) -> pd.DataFrame:
+    """A town that determines an area, and a seller that nothing determines, of falling frequency."""
+    rng, share = np.random.default_rng(seed), 1 / np.arange(1, 31)
+    town, seller = rng.choice(30, (2, n), p=share / share.sum())
+    area = [f"A{k // 3:02d}" for k in town]
+    return pd.DataFrame({"town": np.array(TOWNS)[town], "area": area, "seller": np.array(SELLERS)[seller]})
+
+
+def test_rare_names_of_columns_that_say_nothing_of_one_another_are_not_called() -> None:
+    # each had 13 to 45 calls when words of more than three cells did not tell how many rare ones are right
+    tables = [towns_of(300, seed).drop(columns="area") for seed in range(8)]
+    assert sum(me.wrong_cells("mixture-transition", table).called.any() for table in tables) <= 1
+
+
+def test_a_row_that_says_nothing_of_a_column_breaks_no_rule_of_it() -> None:
+    """An area beside a mistyped town is as probable as by frequency, and is right."""
+    for seed in (2, 8):  # 4 and 7 areas were called
+        frame, place = towns_of(2000, seed), np.arange(0, 2000, 50)
+        spoilt, _ = misspelt(frame.loc[place, ["town"]], 1.0, seed)
+        frame.loc[place, "town"] = spoilt["town"]
+        called = me.wrong_cells("mixture-transition", frame).called
+        assert called[place, 0].mean() > 0.7
+        called[place, 0] = False
+        assert called.sum() <= 1
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("n_places", [60, 120])
 @pytest.mark.parametrize("named", NAMES)
