@@ -11,13 +11,16 @@ its column of ounces, which is wrong throughout, and without its two indices, ho
 `--parts rates` draws tables whose wrong words are known: typing errors of 1 to 10 % of the cells among words
 that recur, words with a long tail, and a column of names; swapped words; a code that a share of the rows
 writes with a full stop; one code in rows of all kinds, which is wrong, or is right and stands for no code;
-no errors. `--parts speed` times a table of 100,000 × 15.
+no errors; names of places that are one edit apart, numbered or lettered, two to an area, in tables of 400 and
+2,000 rows with two and five other columns. `--parts speed` times a table of 100,000 × 15.
 """
 
 import sys
 import time
 import warnings
-from typing import Any
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
 
 from _timing import Target, arguments, data, finish, machine, mean_and_se, show
 
@@ -35,6 +38,12 @@ BLANK = ("", "N/A", "nan", "NaN")
 DROPPED = {"hospital": ["index"], "beers": ["index", "id", "ounces"], "tax": []}
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 KINDS = ("recurring", "long tail", "names")
+NEIGHBOURS = {  # names that differ by a digit, or by a letter
+    "numbered names": ("town {} x", "Room {}", "item_{:04d}", "{:05d}", "v2.{}", "MTL{}-7"),
+    "lettered names": ("Gate {}", "unit-{}", "{}", "north {} road", "{}X", "class {}1"),
+}
+INDEPENDENT = "independent names"
+OTHERS = (*NEIGHBOURS, INDEPENDENT)  # drawn clean, too
 WAYS = (
     ("typing", 0.0),
     ("typing", 0.01),
@@ -253,6 +262,35 @@ def drawn(rng: np.random.Generator, n: int, kind: str) -> pd.DataFrame:
     return pd.DataFrame({name: column.astype(object) for name, column in columns.items()})
 
 
+def neighbouring(rng: np.random.Generator, n: int, kind: str, n_others: int) -> pd.DataFrame:
+    """Places whose names are one edit apart, two to an area, in tables with two or five other columns."""
+    k, form = 3 * n // 20, str(rng.choice(NEIGHBOURS[kind]))
+    share = 1 / np.arange(1, k + 1) ** rng.choice([0.0, 0.5])
+    place = rng.choice(rng.permutation(k), n, p=share / share.sum())
+    letters = [one + two for one in ("", *LETTERS) for two in LETTERS]
+    names = [form.format(of if kind == "numbered names" else letters[of]) for of in range(k)]
+    few = 1 / np.arange(1, 13)
+    columns = {
+        "place": np.array(names)[place],
+        "area": vocabulary(rng, k // 2 + 1)[place // 2],
+        "day": np.array([f"{x:.2f}" for x in rng.normal(size=n)]),
+        "code": np.array([f"z{code}" for code in rng.permutation(90_000)[:k] + 10_000])[place],
+        "kind": vocabulary(rng, 12)[rng.choice(12, n, p=few / few.sum())],
+        "status": np.where(rng.random(n) < 0.3, "open", "closed"),
+    }
+    return pd.DataFrame({name: columns[name].astype(object) for name in list(columns)[: 1 + n_others]})
+
+
+def independent(rng: np.random.Generator, n: int, n_others: int) -> pd.DataFrame:
+    """Names of falling frequency in columns that say nothing of one another."""
+    columns = {}
+    for name, k in [("buyer", 30), ("town", 60), ("seller", 30), ("maker", 100), ("street", 40)]:
+        share = 1 / np.arange(1, k + 1)
+        columns[name] = vocabulary(rng, k)[rng.choice(k, n, p=share / share.sum())].astype(object)
+    columns = {name: columns[name] for name in list(columns)[:n_others]}
+    return pd.DataFrame(columns | {"age": rng.integers(18, 90, size=n).astype(str).astype(object)})
+
+
 def mistyped(rng: np.random.Generator, text: str) -> str:
     """A word with another letter, one more, or one less."""
     k, how, letter = int(rng.integers(len(text))), rng.integers(3), rng.choice(list(LETTERS))
@@ -282,24 +320,61 @@ def spoilt(rng: np.random.Generator, frame: pd.DataFrame, way: str, share: float
     return table, wrong
 
 
+class Setting(NamedTuple):
+    """Drawn tables with errors of one kind."""
+
+    name: str
+    key: list[int]
+    draw: Callable[[np.random.Generator], pd.DataFrame]
+    way: str
+    share: float
+
+
+def settings(kind: str, n_rows: int) -> list[Setting]:
+    """All settings of a kind of words."""
+    if kind in KINDS:
+        return [
+            Setting(
+                f"{kind}, {way} {100 * share:g} %",
+                [KINDS.index(kind), round(1000 * share), len(way)],
+                lambda rng: drawn(rng, n_rows, kind),
+                way,
+                share,
+            )
+            for way, share in WAYS
+        ]
+    draw = independent if kind == INDEPENDENT else partial(neighbouring, kind=kind)
+    return [
+        Setting(
+            f"{kind}, {n} x {1 + others}, typing {100 * share:g} %",
+            [OTHERS.index(kind), n, others, round(1000 * share)],
+            partial(draw, n=n, n_others=others),
+            "typing",
+            share,
+        )
+        for n in (2 * n_rows // 5, 2 * n_rows)
+        for others in (2, 5)
+        for share in (0.0, 0.03)
+    ]
+
+
 def rates(sets: int, n_rows: int, kinds: list[str]) -> tuple[dict[str, Any], list[Target]]:
     """False calls and power in each setting."""
     numbers, rows, targets = {}, [], []
     for kind in kinds:
-        for way, share in WAYS:
+        for name, key, draw, way, share in settings(kind, n_rows):
             false, power, order = [], [], []
             for seed in range(sets):
-                rng = np.random.default_rng([seed, KINDS.index(kind), round(1000 * share), len(way)])
-                table, wrong = spoilt(rng, drawn(rng, n_rows, kind), way, share)
+                rng = np.random.default_rng([seed, *key])
+                table, wrong = spoilt(rng, draw(rng), way, share)
                 found = me.wrong_cells(MODEL, table, rate=RATE)
                 called = found.called
                 order.append(quality(wrong.ravel(), found.suspicion.ravel())[0] if share else np.nan)
                 false.append((called & ~wrong).sum() / max(1, called.sum()))
                 power.append((called & wrong).sum() / max(1, wrong.sum()))
-            name = f"{kind}, {way} {100 * share:g} %"
             numbers[name] = {"false": list(map(float, false)), "power": list(map(float, power))}
             rows.append((name, mean_and_se(false), mean_and_se(power), f"{np.mean(order):.3f}"))
-            if share and way != "no code":
+            if kind in OTHERS or (share and way != "no code"):
                 bound = RATE + 2 * float(np.std(false, ddof=1)) / len(false) ** 0.5
                 targets.append(Target(f"false calls, {name}", float(np.mean(false)), high=float(bound)))
     show(f"Drawn tables, {sets} each, a rate of {RATE:g}", ("words, errors", "false", "power", "AP"), rows)
@@ -321,9 +396,16 @@ def main() -> int:
     parser = arguments(__doc__.splitlines()[0])
     parser.add_argument("--tables", default=",".join(DROPPED), help="names of tables between commas")
     parser.add_argument("--parts", default="tables,rates,speed", help="these, between commas")
-    parser.add_argument("--only", default=",".join(KINDS), help="kinds of drawn tables between commas")
-    parser.add_argument("--sets", type=int, default=14, help="drawn tables of each of 24 settings")
-    parser.add_argument("--rows", type=int, default=1000, help="of each drawn table")
+    parser.add_argument(
+        "--only", default=",".join([*KINDS, *OTHERS]), help="kinds of drawn tables between commas"
+    )
+    parser.add_argument("--sets", type=int, default=14, help="drawn tables of each of 48 settings")
+    parser.add_argument(
+        "--rows",
+        type=int,
+        default=1000,
+        help="of each drawn table; of names one edit apart and independent ones .4 and 2 times",
+    )
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     print(machine())

@@ -1,8 +1,9 @@
-"""The page of a look in a browser: it sorts, filters, fits a phone, and requests nothing."""
+"""The pages of a look and of wrong cells in a browser: they sort, filter, fit a phone, request nothing."""
 
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -54,3 +55,23 @@ def test_it_sorts_filters_and_fits_a_phone(page: Path) -> None:
         browser.close()
     assert said == []
     assert [url for url in asked if not url.startswith("data:")] == [page.as_uri()]
+
+
+def test_the_wrong_cells_of_words_fit_a_phone(tmp_path: Path) -> None:
+    """The cells of a row stand below each other: a table of six columns is wider than the page."""
+    rng, city = np.random.default_rng(0), np.random.default_rng(1).integers(4, size=300)
+    names = np.array(["birmingham", "montgomery", "huntsville", "gadsden"])
+    frame = pd.DataFrame({"city of the hospital": names[city], "state of the city": names[::-1][city]})
+    frame["measure_of_the_hospital"] = names[rng.integers(4, size=300)]
+    frame.iloc[:5, 0] = [f"{name}x street in the north" for name in names[city[:5]]]
+    write_report(me.wrong_cells("mixture-transition", frame).page(), tmp_path / "cells.html")
+    with playwright.sync_playwright() as started:
+        browser = started.chromium.launch(
+            executable_path=CHROMIUM, headless=True, args=FLAGS, timeout=120_000
+        )
+        shown = browser.new_page(viewport={"width": 390, "height": 800})
+        shown.goto((tmp_path / "cells.html").as_uri())
+        tables = shown.locator(".scroll").all()
+        assert len(tables) >= 2
+        assert all(table.evaluate("each => each.scrollWidth <= each.clientWidth") for table in tables)
+        browser.close()

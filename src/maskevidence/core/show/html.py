@@ -77,17 +77,19 @@ def table(part: Table, label: str = "") -> str:
             f"<tr{more}>{''.join(cell(tag, value, row, column) for column, value in enumerate(cells))}</tr>"
         )
 
-    folds = part.columns and (part.sortable or part.shades)
+    told = part.marked or len(part.words) > 3  # words rather than numbers that are compared down a column
+    folds = part.columns and (part.sortable or part.shades or told)
     body = "".join(line("td", cells, row) for row, cells in enumerate(part.rows))
     head = f"<thead>{line('th', part.columns, -1)}</thead>" if part.columns else ""
     title = f'<div style="margin-top:0.8em;break-after:avoid">{text(part.title)}</div>' if part.title else ""
-    sortable = ' class="sortable"' if part.sortable else ' class="matrix"' if part.shades else ""
+    kind = "sortable" if part.sortable else "matrix" if part.shades else "told" if folds else ""
     n_more = len(part.rows) - _PRINTED if part.sortable else 0
     where = f" and in {part.elsewhere}" if part.elsewhere else ""
     words = f"{n_more:,} more row{'' if n_more == 1 else 's'} on the screen{text(where)}"
     rest = f'<div class="rest" style="display:none">{words}</div>' if n_more > 0 else ""
     named = f' class="scroll" role="region" tabindex="0" aria-label="{text(label)}"' if label else ""
-    grid = f"<table{sortable}>{head}<tbody>{body}</tbody></table>"
+    kind = f' class="{kind}"' if kind else ""
+    grid = f"<table{kind}>{head}<tbody>{body}</tbody></table>"
     return f'{title}<div style="overflow-x:auto"{named}>{grid}</div>{rest}'
 
 

@@ -295,6 +295,22 @@ class MixtureTransition(DescribedTableModel):
             best[rows], highest[rows] = values[p.argmax(1)], p.max(1)
         return best, highest
 
+    def said(self, j: int, batch: Batch) -> Float64[np.ndarray, " B"]:
+        """How much each row says of a column: Σ_v |p(v | row) - p(v)| / 2 over its known values."""
+        parts, counted = self._parts(j), self.counted
+        way = [k for k, part in enumerate(parts) if part.way == parts[0].way]  # a number has others, by bins
+        share, parts = self._part_shares(j, batch)[:, way], [parts[k] for k in way]
+        share /= np.maximum(share.sum(1, keepdims=True), 1e-300)
+        by_frequency, found = np.eye(1, len(parts)), np.zeros(len(share))
+        at_once = max(1, 2**21 // len(counted.ways[parts[0].way].values))
+        for rows in np.split(np.arange(len(share)), range(at_once, len(share), at_once)):
+            given, alone = (
+                counted.distribution(parts, weights, batch.take(rows))
+                for weights in (share[rows], by_frequency.repeat(len(rows), 0))
+            )
+            found[rows] = np.abs(given - alone).sum(1) / 2
+        return found
+
     def _draw_missing(self, tokens: Tokens, seed: int) -> Float[Tensor, "B D"]:
         """Draw the missing cells one by one in a random order per row, each given the earlier ones."""
         seen = tokens.maskable.cpu().numpy().copy()

@@ -24,9 +24,11 @@ _ALL_WRONG = np.log(0.1)  # the odds that a rare word's cells are all wrong, if 
 _LEAST = 1.0  # nats; less suspicious cells are not called
 _BEFORE = 0.25  # cells of each column, added to both counts
 _FEWEST = 3  # cells of a value that break a rule
+_HALF = 0.5  # of a column, which a row says of it, if it is to break a rule
 _ANYWHERE = 1.0  # right cells, added to those of all columns
 _NEAR_UNIQUE = 0.3  # the share of words that occur once, above which a new one is not called
 _DISTRIBUTIONS = 3  # of a wrong word
+_MOST_TOLD = 300  # words that tell how right ones look
 _FLOOR = 1e-3  # the least share of wrong cells
 _SECOND = np.log(50)  # even odds of a second writing, where those of another cell are .01
 _PRIOR = 0.01  # the probability of a wrong cell
@@ -193,15 +195,56 @@ class WordJudge(CellJudge):
         self.own = own
         return answer
 
-    def _ordinary(self, rows: _Rows, given: _Rows) -> Cells:
-        """Words of more than three cells that their row makes no less probable: rare is not wrong."""
+    def _ordinary(self, rows: _Rows, given: _Rows, more: int) -> Cells:
+        """Words of more than three cells that their row makes no less probable: rare is not wrong.
+
+        Args:
+            more: cells of each word that are taken away.
+        """
         found = given > self._marginal(rows) - 1.0
         for j, spelling in enumerate(self.words):
             there = np.flatnonzero(~np.isnan(rows[:, j]))
             if spelling is not None:
                 place = np.searchsorted(self.counted.listed[j], rows[there, j])
-                found[there, j] &= spelling.counts[place] > _RARE
+                found[there, j] &= spelling.counts[place] - more > _RARE
         return found
+
+    def _share_of_rare(self, rows: _Rows, there: _Ints, j: int) -> Float64[np.ndarray, " n"]:
+        """The share of right cells among those of rare words that look as wrong; 0 for cells of other words.
+
+        Words of more than three cells, which are right, tell how many right ones look so, as if no other row
+        had them: town 20 beside town 21.
+        """
+        spelling = self.words[j]
+        assert spelling is not None
+        share, place = np.zeros(len(there)), np.searchsorted(self.counted.listed[j], rows[there, j])
+        order = np.argsort(place, kind="stable")
+        turn = np.empty(len(place), dtype=np.int64)  # among the cells of the word
+        turn[order] = np.arange(len(place)) - np.searchsorted(place[order], place[order])
+        common = np.flatnonzero(spelling.counts > _RARE)
+        common = common[:: 1 + len(common) // _MOST_TOLD]
+        told = np.flatnonzero(np.isin(place, common) & (turn < _RARE))
+        rare = np.flatnonzero(spelling.counts[place] <= _RARE)
+        if len(rare):
+            looks = (self._looks_wrong(rows, there[some], place[some], j) for some in (told, rare))
+            shares = [
+                _least_below(first, (_n_above(right, first) / _RARE + _BEFORE) / _n_above(first, first))
+                for right, first in zip(*looks, strict=True)
+            ]
+            n_cells = [
+                2 * ((spelling.counts > n) & (spelling.counts <= n + _RARE)).sum() for n in (_RARE, 2 * _RARE)
+            ]
+            n_right = min(_n_right(*n_cells), len(rare))
+            share[rare] = np.minimum(*shares) * n_right / (len(common) + 10 * _BEFORE)
+        return share
+
+    def _looks_wrong(self, rows: _Rows, row: _Ints, place: _Ints, j: int) -> Float64[np.ndarray, "2 n"]:
+        """How far a typing error, and an odd writing, beat a right word that no other row has, nats."""
+        spelling = self.words[j]
+        assert spelling is not None
+        others = np.log1p(-np.exp(np.minimum(self._one_column(rows[row], j, row), -1e-9)))
+        typed = self._log_strange(j, rows, row, place, typed=True) - others
+        return np.stack([typed, spelling.log_odd[place]]) - self._without_word(rows, row, j)
 
     def _near_unique(self, j: int) -> bool:
         """Whether too many words of a column occur once to tell right words from wrong ones."""
@@ -306,17 +349,21 @@ class WordJudge(CellJudge):
             each = wrong - self._alone(rows, hidden, np.arange(len(rows)))
             again, _ = self._judged_again(rows, wrong, hidden, each)
             given = wrong - again
-            again = np.where(self._ordinary(rows, given), -np.inf, again)
-            broken = np.where(others - more >= _RARE, _exceptions(given - marginal, of_known), -np.inf)
+            again = np.where(self._ordinary(rows, given, more), -np.inf, again)
+            whole = np.fmax(given, self._alone(rows, np.zeros_like(hidden)))  # hidden cells may be right
+            broken = np.where(others - more >= _RARE, _exceptions(whole - marginal, of_known), -np.inf)
             levels.append(again if not more else np.fmax(levels[-1], again))
             breaks.append(broken if not more else np.fmax(breaks[-1], broken))
         self.own = own
+        silent = self._silent(rows, breaks[-1])
+        breaks = [np.where(silent, -np.inf, each) for each in breaks]
         share = np.where(np.isnan(judged.suspicion), np.nan, 1.0)
         of_values = share.copy()
         for j, spelling in enumerate(self.words):
             there = np.flatnonzero(~np.isnan(judged.suspicion[:, j]))
             if spelling is not None and len(there) and not self._near_unique(j):
                 share[there, j] = _right_share(levels[0][there, j], [each[there, j] for each in levels])
+                share[there, j] = np.maximum(share[there, j], self._share_of_rare(rows, there, j))
             of_values[there, j] = _broken_share(rows[there, j], [each[there, j] for each in breaks])
             if spelling is not None:  # "none" among codes may stand in rows of all kinds
                 place = np.searchsorted(self.counted.listed[j], rows[there, j])
@@ -328,6 +375,19 @@ class WordJudge(CellJudge):
         of_values = 1 - (1 - of_values) * _best_share(np.where(breaks[0] > _LEAST, breaks[0], -np.inf))
         level = _of_all_columns(np.minimum(share, of_values))
         return level, suspicion, level <= rate, (level <= rate) & (of_values < share)
+
+    def _silent(self, rows: _Rows, breaks: _Rows) -> Cells:
+        """Of cells that may break a rule, those of whose column their row says less than half."""
+        found = np.zeros(rows.shape, dtype=bool)
+        for j in range(rows.shape[1]):
+            there = np.flatnonzero(breaks[:, j] >= _LEAST)
+            if len(there):
+                visible = ~np.isnan(rows[there]) & (np.arange(rows.shape[1]) != j)
+                batch = self.counted.batch(
+                    np.where(visible, rows[there], np.nan), visible, self._left_out(there)
+                )
+                found[there, j] = self.model.said(j, batch) < _HALF
+        return found
 
     def _others(self, rows: _Rows) -> Int64[np.ndarray, "N D"]:
         """How many other rows have the value of each cell; of numbers, rounded as they are counted."""
@@ -431,12 +491,27 @@ def _right_share(
         levels: of the cells that tell how many are right, with no, one and two rows taken away.
         times: as many right cells as these tell.
     """
-    n_first, *n_each = (len(each) - np.searchsorted(np.sort(each), first) for each in (first, *levels))
+    n_first, *n_each = (_n_above(each, first) for each in (first, *levels))
     gone_one, gone_two = n_each[1] - n_each[0], n_each[2] - n_each[1]
-    right = (gone_one + _BEFORE) * np.maximum((gone_one + _BEFORE) / (gone_two + _BEFORE), 1.0) * times
-    share = np.where(first >= _LEAST, np.minimum(right / n_first, 1.0), 1.0)
-    order = np.argsort(first, kind="stable")
-    best = np.empty_like(share)
+    right = _n_right(gone_one, gone_two) * times
+    return _least_below(first, np.where(first >= _LEAST, np.minimum(right / n_first, 1.0), 1.0))
+
+
+def _n_right(gone_one: _Ints, gone_two: _Ints) -> Float64[np.ndarray, " n"]:
+    """How many right cells have no support, from those that one row less, and two, would leave without."""
+    return (gone_one + _BEFORE) * np.maximum((gone_one + _BEFORE) / (gone_two + _BEFORE), 1.0)
+
+
+def _n_above(x: Float64[np.ndarray, " m"], level: Float64[np.ndarray, " n"]) -> Int64[np.ndarray, " n"]:
+    """How many of x are at each level or above."""
+    return len(x) - np.searchsorted(np.sort(x), level)
+
+
+def _least_below(
+    level: Float64[np.ndarray, " n"], share: Float64[np.ndarray, " n"]
+) -> Float64[np.ndarray, " n"]:
+    """The least share at the level of each cell or a lower one."""
+    order, best = np.argsort(level, kind="stable"), np.empty_like(share)
     best[order] = np.minimum.accumulate(share[order])
     return best
 
