@@ -5,7 +5,8 @@ import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import SupportsIndex
+from numbers import Real
+from typing import Any, SupportsIndex
 
 import numpy as np
 import torch
@@ -201,6 +202,20 @@ def column_names(x: object) -> list[str] | None:
         twice = next(name for place, name in enumerate(names) if name in names[:place])
         raise InputError(f"the data have two columns with the name {twice!r}; give each its own name")
     return names
+
+
+def number_labels(x: object) -> dict[Any, str]:
+    """The names of the columns that a data frame labels with numbers; empty where a number is a position.
+
+    Example:
+        >>> import pandas
+        >>> number_labels(pandas.DataFrame({2023: [1.0], "b": [2.0]})), number_labels(np.ones((1, 2)))
+        ({2023: '2023'}, {})
+    """
+    if not hasattr(x, "iloc") or column_names(x) is None:
+        return {}
+    numbers = (label for label in x.columns if isinstance(label, Real) and not isinstance(label, bool))  # type: ignore[attr-defined]
+    return {label: str(label) for label in numbers}
 
 
 def columns_among(names: Sequence[str] | None, width: int, data: object) -> list[int] | None:

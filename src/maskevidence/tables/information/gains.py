@@ -7,7 +7,7 @@ and a masked network has learned to answer without it, since a random half of it
 
 import copy
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -27,7 +27,7 @@ from maskevidence.core.support.checks import in_short, some_of, whole_number
 from maskevidence.core.support.keyed_random import equal_rows, first_copies
 from maskevidence.core.support.progress import progress
 from maskevidence.core.table import Table, as_table, varies, with_levels_of, with_values
-from maskevidence.core.tokens import Tokens
+from maskevidence.core.tokens import Tokens, number_labels
 from maskevidence.tables.base import TableModel
 from maskevidence.tables.by_name import AUTO, COUNTS, KERNELS, declared, parse_model
 from maskevidence.tables.choosing.auto import auto_word
@@ -169,7 +169,8 @@ def fitted(
     if build is None:
         return _came_fitted(saved, data, groups, target, seed)
     table = _once(as_table(data))
-    name, places = _target_of(table, target), _groups_of(table, groups)
+    labels = number_labels(data)
+    name, places = _target_of(table, target, labels), _groups_of(table, groups, labels)
     table = table.select([table.columns[j] for group in places for j in group])
     table = _once(table.take(np.flatnonzero(with_values(table.values))))
     if len(table) < (few := folds * _FEWEST):
@@ -202,15 +203,16 @@ def _came_fitted(model: Any, data: object, groups: Sequence[Any] | None, target:
     if isinstance(model, TableModel) and model.fitted_rows:
         notes += model.notes_on(as_tokens(model, Tokens.from_array(table.values, empty_rows=True)))
     fold = Fold(model, np.flatnonzero(with_values(table.values)), None, None)
-    own, about = _groups_of(table, groups), _target_of(table, target)
+    labels = number_labels(data)
+    own, about = _groups_of(table, groups, labels), _target_of(table, target, labels)
     return Fitted(type(model).__name__, table, own, [fold], tuple(notes), seed, about)
 
 
-def _target_of(table: Table, target: Any) -> str | None:
+def _target_of(table: Table, target: Any, labels: Mapping[Any, str]) -> str | None:
     """The name of the target."""
     if target is None:
         return None
-    if len(places := places_of(table, target)) != 1:
+    if len(places := places_of(table, target, labels)) != 1:
         raise InputError(f"target={in_short(target)}; give one column, by name or position")
     return table.columns[places[0]]
 
@@ -237,11 +239,11 @@ def _alike(values: TableRows) -> _Ints:
     return np.where(n[group] > _LARGEST * len(values), alone, first[group])
 
 
-def _groups_of(table: Table, groups: Sequence[Any] | None) -> list[list[int]]:
+def _groups_of(table: Table, groups: Sequence[Any] | None, labels: Mapping[Any, str] = {}) -> list[list[int]]:
     """The indices of disjoint groups of columns."""
     if groups is None:
         return [[j] for j in range(len(table.columns))]
-    places = [[] if group is ... else places_of(table, group) for group in groups]
+    places = [[] if group is ... else places_of(table, group, labels) for group in groups]
     others = [j for j in range(len(table.columns)) if not any(j in group for group in places)]
     places = [others if given is ... else group for given, group in zip(groups, places, strict=True)]
     listed = [j for group in places for j in group]
@@ -437,8 +439,8 @@ def _evidence(model: KernelGaussian, bandwidth: float, rows: TableRows, asked: A
         return float(model.log_conditionals(tokens, tokens.maskable & torch.from_numpy(asked)).sum())
 
 
-def places_of(table: Table, group: Any) -> list[int]:
-    """The indices of one or several columns, given by name or index.
+def places_of(table: Table, group: Any, labels: Mapping[Any, str] = {}) -> list[int]:
+    """The indices of one or several columns, given by name or index, or by the number that labels them.
 
     Example:
         >>> places_of(Table("t", np.ones((1, 3)), ("a", "b", "c"), np.arange(1)), ["c", 0])
@@ -446,10 +448,13 @@ def places_of(table: Table, group: Any) -> list[int]:
     """
     several = isinstance(group, Iterable) and not isinstance(group, str)
     names = list(group) if several else [] if group is None else [group]
-    places: dict[Any, int] = {key: j for j, name in enumerate(table.columns) for key in (name, j)}
+    places: dict[Any, int] = {name: j for j, name in enumerate(table.columns)}
+    places |= {label: places[name] for label, name in labels.items() if name in places}
+    places |= {} if labels else {j: j for j in range(len(places))}
     for name in names:
         if isinstance(name, bool) or not isinstance(name, str | int | np.integer) or name not in places:
-            position = "" if isinstance(name, str) else "; a number is a position, from 0"
+            number = "a label here, not a position" if labels else "a position, from 0"
+            position = "" if isinstance(name, str) else f"; a number is {number}"
             known = some_of(table.columns)
             raise InputError(f"there is no column {in_short(name)}; the columns are {known}{position}")
     return [places[name] for name in names]
