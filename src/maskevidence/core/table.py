@@ -261,7 +261,7 @@ def as_table(data: Any, words: Collection[str] = ()) -> Table:
         >>> table.levels, table.values[:, 1].tolist()
         ({'b': ('blue', 'red')}, [1.0, nan, 0.0])
     """
-    from maskevidence.core.tokens import Tokens, column_names
+    from maskevidence.core.tokens import Tokens, column_names, refuse_rounded
 
     if isinstance(data, Table):
         return data
@@ -275,7 +275,9 @@ def as_table(data: Any, words: Collection[str] = ()) -> Table:
         if not np.array_equal(data.index, np.arange(len(data))):
             labels = tuple(map(str, data.index))
         if levels:
+            frame, of_numbers = data, [j for j, name in enumerate(names) if name not in levels]
             data = np.column_stack([_as_numbers(columns[name], levels.get(name)) for name in names])
+            refuse_rounded(data[:, of_numbers], frame.iloc[:, of_numbers])
     tokens = Tokens.from_array(data, empty_rows=True)
     values = np.where(tokens.maskable.numpy(), tokens.values.numpy(), np.nan)
     columns_of = tuple(names or [f"c{j}" for j in range(values.shape[1])])
