@@ -47,7 +47,7 @@ def checked_table(
         named: False if X has lost the names of its columns, which were compared before.
     """
     X = with_names(X)
-    if hasattr(X, "iloc") and (X.dtypes == object).any():  # scikit-learn refuses pd.NA there
+    if hasattr(X, "iloc") and "O" in {dtype.kind for dtype in X.dtypes}:  # scikit-learn refuses pd.NA there
         X = X.where(X.notna(), np.nan)
     limits = {"ensure_min_samples": 2 if reset else 1, "ensure_min_features": min_features}
     checks = {"dtype": np.float64, "ensure_all_finite": "allow-nan", **limits}

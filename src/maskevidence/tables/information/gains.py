@@ -36,6 +36,7 @@ from maskevidence.tables.gaussian.kernel_gaussian import KernelGaussian
 from maskevidence.tables.gaussian.mixed_kernels import MixedKernelGaussian
 from maskevidence.tables.information.mixture import Mixture
 from maskevidence.tables.network.masked_network import MaskedNetwork
+from maskevidence.tables.table_files import dated_table
 
 FOLDS = 5
 REPLICATES, _MASKS = 8, 4  # independent sets of masks for groups of more than six columns, and masks in each
@@ -168,7 +169,7 @@ def fitted(
     build, saved = parse_model(model) if isinstance(model, str) else (None, model)
     if build is None:
         return _came_fitted(saved, data, groups, target, seed)
-    table = _once(as_table(data))
+    table = _once(dated_table(data))
     labels = number_labels(data)
     name, places = _target_of(table, target, labels), _groups_of(table, groups, labels)
     table = table.select([table.columns[j] for group in places for j in group])
