@@ -8,7 +8,7 @@ import pytest
 
 import maskevidence as me
 from maskevidence.core.table import as_table
-from maskevidence.sklearn import GaussianDensity
+from maskevidence.sklearn import GaussianDensity, InformationSelector, information_score
 
 SIDE = np.random.default_rng(0).normal(size=60)
 LONG = {
@@ -130,3 +130,30 @@ def test_a_look_keeps_intervals() -> None:
     filled = me.look(frame, minutes=0.01).to_frame()["a"]
     assert filled.isna().sum() == 0
     assert isinstance(filled.dtype, pd.CategoricalDtype)
+
+
+TARGETS = {
+    "string": pd.Series(["x", pd.NA, "y"] * 20, dtype="string"),
+    "category": pd.Series(["x", None, "y"] * 20, dtype="category"),
+    "words": np.array(["x", None, "y"] * 20, dtype=object),
+    "numbers": pd.Series([1.0, pd.NA, 0.0] * 20, dtype=object),
+}
+
+
+@pytest.mark.parametrize("ask", [InformationSelector().fit, information_score])
+@pytest.mark.parametrize("kind", TARGETS)
+def test_a_target_with_missing_values_is_refused_in_one_line(kind: str, ask: Any) -> None:
+    with pytest.raises(ValueError, match=r"^Target y has missing values; leave such rows out$"):
+        ask(SIDE[:, None], TARGETS[kind])
+
+
+def test_empty_text_is_said_to_be_missing() -> None:
+    frame = pd.DataFrame({"a": ["", "x"] * 30, "b": SIDE, "c": [None, "x"] * 30})
+    said = "one value or none in all rows of a fit; '' in column 'a' is read as missing; "
+    with pytest.raises(me.InputError, match=f"column 'a' has {said}leave it out"):
+        me.information("auto", frame, "a", "b")
+    with pytest.raises(me.InputError, match=f"column 'a' has {said}choose another target"):
+        me.information_matrix("auto", frame, "a")
+    with pytest.raises(me.InputError, match="column 'c' has one value or none in all rows of a fit; leave"):
+        me.information("auto", frame, "c", "b")
+    assert as_table(frame).notes == ("'' in column 'a' is read as missing",)

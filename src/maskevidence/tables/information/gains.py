@@ -26,7 +26,7 @@ from maskevidence.core.show.words import count
 from maskevidence.core.support.checks import in_short, some_of, whole_number
 from maskevidence.core.support.keyed_random import equal_rows, first_copies
 from maskevidence.core.support.progress import progress
-from maskevidence.core.table import Table, as_table, varies, with_levels_of, with_values
+from maskevidence.core.table import Table, as_table, blank_note, varies, with_levels_of, with_values
 from maskevidence.core.tokens import Tokens, number_labels
 from maskevidence.tables.base import TableModel
 from maskevidence.tables.by_name import AUTO, COUNTS, KERNELS, declared, parse_model
@@ -327,17 +327,17 @@ def _usable(
     fits = np.stack([varies(np.delete(table.values, part, axis=0)) for part in parts])
     constant = np.array(table.columns)[~fits.all(0)].tolist()
     table, ranked, copies = _restated(word, table)
-    said = [f"column {name!r} has one value or none in all rows of a fit" for name in constant]
+    one = {name: f"column {name!r} has one value or none in all rows of a fit" for name in constant}
+    blank = [note for name in constant if (note := blank_note(name)) in table.notes]
+    said = list(one.values())
     said += [f"column {name!r} is {first!r}, by another name or unit" for name, first in copies.items()]
     if not said:
         return table, ranked
     if target in constant:
-        raise InputError(
-            f"column {target!r} has one value or none in all rows of a fit; choose another target"
-        )
+        raise InputError(f"{'; '.join([one[target], *blank])}; choose another target")
     if not each or target in (*copies, *copies.values()):
         why = ": two copies of a number have infinite information on each other" if copies else ""
-        raise InputError(f"{'; '.join(said)}{why}; leave {'one' if copies else 'it'} out")
+        raise InputError(f"{'; '.join([*said, *blank])}{why}; leave {'one' if copies else 'it'} out")
     kept = [j for j, name in enumerate(table.columns) if name not in (*constant, *copies)]
     notes = (*table.notes, *(f"{each}: left out" for each in said))
     return replace(table.select([table.columns[j] for j in kept]), notes=notes), ranked[kept]
