@@ -279,6 +279,30 @@ def test_information_is_that_of_the_named_columns() -> None:
     np.testing.assert_allclose(other.nats[np.ix_(order, order)], straight.nats, atol=1e-9)
 
 
+SHIFTED = WHOLE.set_axis([1, 2, 3], axis="columns")  # each label but the last is another column's position
+
+
+@pytest.mark.parametrize("model", ["gaussian", me.models.Gaussian(n_features=3).fit(SHIFTED)])
+def test_a_number_is_a_label_before_a_position(model: Any) -> None:
+    assert me.information(model, SHIFTED, 1, np.int64(3)).groups == (("1",), ("3",), ())
+    assert me.total_correlation(model, SHIFTED, [2, "1"]).groups[0] == ("2", "1")
+    assert me.information_matrix(model, SHIFTED, target=2).target == "2"
+    with pytest.raises(me.InputError, match="no column 0; the columns are 1, 2, 3; a number is a label here"):
+        me.information(model, SHIFTED, 0, 1)
+    mixed = SHIFTED.set_axis(["a", 0, "b"], axis="columns")
+    assert me.information("gaussian", mixed, 0, "b").groups == (("0",), ("b",), ())
+
+
+def test_kinds_are_of_the_labels() -> None:
+    table = SHIFTED.copy()
+    table[2] = np.arange(80) % 3
+    net = me.models.MaskedNetwork(n_features=3)
+    net.declare(table, {2: "category"})
+    assert [column.kind for column in net._declared or ()] == ["number", "category", "number"]
+    with pytest.raises(me.InputError, match="there is no column 0 to have a kind; there are 1, 2, 3"):
+        net.declare(table, {0: "number"})
+
+
 def test_a_look_fills_by_names() -> None:
     other = HOLED[HOLED.columns[::-1]]
     straight, turned = (me.look(data, model="gaussian", minutes=0.05).to_frame() for data in (HOLED, other))

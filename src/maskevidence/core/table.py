@@ -261,25 +261,36 @@ def as_table(data: Any, words: Collection[str] = ()) -> Table:
         >>> table.levels, table.values[:, 1].tolist()
         ({'b': ('blue', 'red')}, [1.0, nan, 0.0])
     """
-    from maskevidence.core.tokens import Tokens, column_names
+    from maskevidence.core.tokens import Tokens, column_names, refuse_rounded
 
     if isinstance(data, Table):
         return data
     names, levels, labels = column_names(data), dict[str, tuple[str, ...]](), None
+    blank = list[str]()
     if names is not None and hasattr(data, "iloc"):
         columns = {name: data.iloc[:, place] for place, name in enumerate(names)}
         for name, column in columns.items():
             check_cells(name, column)
             if name in words or is_words(column):
-                levels[name] = tuple(sorted({*_words(column)} - {""}))
+                cells = _words(column)
+                levels[name] = tuple(sorted({*cells} - {""}))
+                blank += [blank_note(name)] if cells.count("") > column.isna().sum() else []
         if not np.array_equal(data.index, np.arange(len(data))):
             labels = tuple(map(str, data.index))
         if levels:
+            frame, of_numbers = data, [j for j, name in enumerate(names) if name not in levels]
             data = np.column_stack([_as_numbers(columns[name], levels.get(name)) for name in names])
+            refuse_rounded(data[:, of_numbers], frame.iloc[:, of_numbers])
     tokens = Tokens.from_array(data, empty_rows=True)
     values = np.where(tokens.maskable.numpy(), tokens.values.numpy(), np.nan)
     columns_of = tuple(names or [f"c{j}" for j in range(values.shape[1])])
-    return Table("the data", values, columns_of, np.arange(len(values)), labels=labels, levels=levels)
+    ids, notes = np.arange(len(values)), tuple(blank)
+    return Table("the data", values, columns_of, ids, notes, labels=labels, levels=levels)
+
+
+def blank_note(name: str) -> str:
+    """The note on a column of a data frame with words of no letter."""
+    return f"'' in column {name!r} is read as missing"
 
 
 def with_levels_of(table: Table, levels: Mapping[str, Sequence[str]]) -> Table:

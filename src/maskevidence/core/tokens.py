@@ -5,7 +5,8 @@ import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import SupportsIndex
+from numbers import Real
+from typing import Any, SupportsIndex
 
 import numpy as np
 import torch
@@ -203,6 +204,20 @@ def column_names(x: object) -> list[str] | None:
     return names
 
 
+def number_labels(x: object) -> dict[Any, str]:
+    """The names of the columns that a data frame labels with numbers; empty where a number is a position.
+
+    Example:
+        >>> import pandas
+        >>> number_labels(pandas.DataFrame({2023: [1.0], "b": [2.0]})), number_labels(np.ones((1, 2)))
+        ({2023: '2023'}, {})
+    """
+    if not hasattr(x, "iloc") or column_names(x) is None:
+        return {}
+    numbers = (label for label in x.columns if isinstance(label, Real) and not isinstance(label, bool))  # type: ignore[attr-defined]
+    return {label: str(label) for label in numbers}
+
+
 def columns_among(names: Sequence[str] | None, width: int, data: object) -> list[int] | None:
     """Find the position in the data of each column, by name if both sides have names.
 
@@ -276,8 +291,8 @@ def _finite_table(x: object) -> Float64[np.ndarray, "B D"]:
             raise TypeError(f"they are of type {cells.dtype}")
         if cells.dtype.kind in "OUS" and cells.ndim == 2:
             _refuse_words(cells, column_names(x))
-        if cells.dtype.kind == "O" and hasattr(type(x), "to_numpy"):  # pandas has its own missing value
-            array = x.to_numpy(np.float64, na_value=np.nan)  # type: ignore[attr-defined]
+        if cells.dtype.kind == "O" and hasattr(type(x), "isna"):  # pandas has its own missing value
+            array = np.where(x.isna(), np.nan, cells).astype(np.float64)  # type: ignore[attr-defined]
         else:
             array = cells.astype(np.float64, copy=False)
     except (TypeError, ValueError, OverflowError) as error:
@@ -292,16 +307,24 @@ def _finite_table(x: object) -> Float64[np.ndarray, "B D"]:
             f"the value in row {row}, column {called(column_names(x), column)} is infinite; "
             "give a finite number, or NaN where it is missing"
         )
-    if cells.dtype.kind in "iuO":
-        for row, column in np.argwhere(np.abs(array) >= MAX_WHOLE):
-            value = cells[row, column]
+    refuse_rounded(array, x if hasattr(x, "iloc") else cells)
+    return array
+
+
+def refuse_rounded(values: Float64[np.ndarray, "B D"], x: Any) -> None:
+    """Raise an InputError for a whole number in a data frame or array whose float64 value is another."""
+    if not hasattr(x, "iloc") and x.dtype.kind == "f":
+        return
+    for column in np.flatnonzero((np.abs(values) >= MAX_WHOLE).any(axis=0)):
+        far = np.flatnonzero(np.abs(values[:, column]) >= MAX_WHOLE)
+        cells = x.iloc[far, column] if hasattr(x, "iloc") else x[far, column]
+        for row, value in zip(far, cells, strict=True):
             if isinstance(value, int | np.integer) and abs(int(value)) > MAX_WHOLE:
                 raise InputError(
                     f"the value in row {row}, column {called(column_names(x), column)}, {value}, is a whole "
                     "number beyond 2^53, which would be rounded; leave the column out if it holds "
                     "identifiers, or subtract an offset"
                 )
-    return array
 
 
 def _row_ids(x: object, ids: object, n_rows: int) -> Int64[np.ndarray, " B"]:
@@ -336,13 +359,13 @@ def _refuse_words(cells: np.ndarray, names: list[str] | None) -> None:
 
 
 def _is_number(cell: object) -> bool:
-    """Whether a cell is a number, the text of a number, or pandas' missing value."""
+    """Whether a cell is a number, the text of a number, or pandas' missing values."""
     if isinstance(cell, str):
         return re.match(NUMBER, cell.strip()) is not None
     try:
         float(cell)  # type: ignore[arg-type]
     except (TypeError, ValueError):
-        return str(cell) == "<NA>"
+        return str(cell) in ("<NA>", "NaT")
     return True
 
 

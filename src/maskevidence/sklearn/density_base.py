@@ -15,7 +15,7 @@ from maskevidence import EvidenceEstimate, Imputation, MaskDesign, estimate_evid
 from maskevidence.core.errors import import_extra
 from maskevidence.core.evidence.precise import labels_of
 from maskevidence.core.table import Table, check_cells, with_values
-from maskevidence.core.tokens import without_mask
+from maskevidence.core.tokens import refuse_rounded, without_mask
 from maskevidence.tables.base import TableModel
 
 PURPOSE = "maskevidence.sklearn"
@@ -47,11 +47,14 @@ def checked_table(
         named: False if X has lost the names of its columns, which were compared before.
     """
     X = with_names(X)
+    if hasattr(X, "iloc") and "O" in {dtype.kind for dtype in X.dtypes}:  # scikit-learn refuses pd.NA there
+        X = X.where(X.notna(), np.nan)
     limits = {"ensure_min_samples": 2 if reset else 1, "ensure_min_features": min_features}
     checks = {"dtype": np.float64, "ensure_all_finite": "allow-nan", **limits}
     with words_named():
         if named:
             table = _validation.validate_data(estimator, X, reset=reset, **checks)
+            refuse_rounded(table, X if hasattr(X, "iloc") else np.asarray(X))
         else:
             table = _utils.check_array(X, estimator=estimator, input_name="X", **checks)
     unseen = np.flatnonzero(np.isnan(table).all(axis=0))

@@ -5,6 +5,7 @@ from numbers import Real
 from typing import Any
 
 import numpy as np
+import pandas
 from jaxtyping import Bool, Float64
 
 from maskevidence.core.errors import import_extra
@@ -144,6 +145,8 @@ def _fitted(
     """Models of the usable features and, as the last column, the target; and the names of all features."""
     rows, target = as_table(with_names(X)), _utils.column_or_1d(y, warn=True)
     _utils.check_consistent_length(rows.values, target)
+    if pandas.isna(target).any():
+        raise ValueError("Target y has missing values; leave such rows out")
     _multiclass.type_of_target(target, raise_unknown=True)
     name, levels = "y" if "y" not in rows.columns else "the target", dict(rows.levels)
     if target.dtype.kind in "USb" or not all(isinstance(each, Real) for each in target.tolist()):

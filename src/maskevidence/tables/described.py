@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float, Float64
 from torch import Tensor
 
 from maskevidence.core.table import as_table
-from maskevidence.core.tokens import Tokens, column_names
+from maskevidence.core.tokens import Tokens, column_names, number_labels
 from maskevidence.tables.base import TableModel
 from maskevidence.tables.network.network_columns import Column, base_measure, columns_of, declared_columns
 
@@ -38,7 +38,7 @@ class DescribedTableModel(TableModel):
         self.columns = column_names(x) or self.columns
         rows = x if column_names(x) is None else as_table(x)
         self.levels = {name: list(words) for name, words in getattr(rows, "levels", {}).items()}
-        self._declared = declared_columns(rows, self._table(rows), kinds, self.columns)
+        self._declared = declared_columns(rows, self._table(rows), kinds, self.columns, number_labels(x))
         self.base_measure = base_measure(self._declared)
 
     def _rows_to_fit(

@@ -39,7 +39,8 @@ from maskevidence.core.support.sources import (
     read_remote,
     reading_parquet,
 )
-from maskevidence.core.table import Table, place_of
+from maskevidence.core.table import Table, as_table, place_of
+from maskevidence.core.tokens import column_names
 from maskevidence.tables.category_columns import column_of
 from maskevidence.tables.reading.columns import (
     ENOUGH_ROWS,
@@ -251,19 +252,59 @@ def raw_of(table: Any, choices: FileOptions = _ALL) -> RawTable:
 
 
 def _arrow_column(name: str, column: Any) -> Any:
-    """A column of a data frame as an Arrow array; cells of several types become text."""
+    """A column of a data frame as an Arrow array; cells that Arrow cannot hold become text."""
     import pyarrow as pa
+    from pyarrow import compute, types
 
     if hasattr(column, "sparse"):
         column = column.sparse.to_dense()
     if getattr(column.dtype, "kind", "") == "c":
         raise InputError(f"column {name!r} holds complex numbers; give its real and imaginary parts")
     try:
-        return pa.array(column, from_pandas=True)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
-        return pa.array(
-            [None if blank else str(cell) for cell, blank in zip(column, column.isna(), strict=True)]
-        )
+        cells = pa.array(column, from_pandas=True)
+        values = cells.dictionary if types.is_dictionary(cells.type) else cells
+        if types.is_timestamp(values.type):
+            compute.min_max(values).as_py()  # fails beyond the years 1 to 9999 of Python's dates
+        cells[:1].cast(values.type)  # fails for categories of intervals
+        return cells
+    except (pa.ArrowException, TypeError, ValueError, OverflowError):
+        pass
+    texts = (str(cell).encode(errors="backslashreplace").decode() for cell in column)
+    return pa.array(
+        [None if blank else text for text, blank in zip(texts, column.isna(), strict=True)], pa.string()
+    )
+
+
+def dated_table(data: Any, like: Mapping[str, Any] = {}) -> Table:
+    """Any rows as a table, with a data frame's dates as days since the first of their column.
+
+    Args:
+        like: the date formats of another table, whose days 0 are taken.
+
+    Example:
+        >>> import pandas
+        >>> dates = pandas.to_datetime(["2024-01-31", "2024-02-02"])
+        >>> table = dated_table(pandas.DataFrame({"day": dates}))
+        >>> table.values.tolist(), table.forms["day"].write(2.0)
+        ([[0.0], [2.0]], '2024-02-02 00:00:00')
+    """
+    import pyarrow as pa
+    from pyarrow import types
+
+    frame, forms = data, dict[str, Any]()
+    options = FileOptions(day_0={name: form.origin for name, form in like.items() if hasattr(form, "origin")})
+    for place, name in enumerate(column_names(data) or () if hasattr(data, "iloc") else ()):
+        column = data.iloc[:, place]
+        if getattr(column.dtype, "kind", "O") in "biuf" or str(column.dtype) == "category":
+            continue
+        cells = pa.table({name: _arrow_column(name, column)}).column(0)
+        if types.is_date(cells.type) or types.is_timestamp(cells.type):
+            read = read_columns({name: cells}, None, options)[name]
+            frame = frame if forms else data.copy(deep=False)
+            frame.isetitem(place, read.values)
+            forms[name] = read.form
+    table = as_table(frame)
+    return replace(table, forms=forms) if forms else table
 
 
 def described_file(

@@ -7,7 +7,7 @@ and a masked network has learned to answer without it, since a random half of it
 
 import copy
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -26,8 +26,8 @@ from maskevidence.core.show.words import count
 from maskevidence.core.support.checks import in_short, some_of, whole_number
 from maskevidence.core.support.keyed_random import equal_rows, first_copies
 from maskevidence.core.support.progress import progress
-from maskevidence.core.table import Table, as_table, varies, with_levels_of, with_values
-from maskevidence.core.tokens import Tokens
+from maskevidence.core.table import Table, as_table, blank_note, varies, with_levels_of, with_values
+from maskevidence.core.tokens import Tokens, number_labels
 from maskevidence.tables.base import TableModel
 from maskevidence.tables.by_name import AUTO, COUNTS, KERNELS, declared, parse_model
 from maskevidence.tables.choosing.auto import auto_word
@@ -36,6 +36,7 @@ from maskevidence.tables.gaussian.kernel_gaussian import KernelGaussian
 from maskevidence.tables.gaussian.mixed_kernels import MixedKernelGaussian
 from maskevidence.tables.information.mixture import Mixture
 from maskevidence.tables.network.masked_network import MaskedNetwork
+from maskevidence.tables.table_files import dated_table
 
 FOLDS = 5
 REPLICATES, _MASKS = 8, 4  # independent sets of masks for groups of more than six columns, and masks in each
@@ -168,8 +169,9 @@ def fitted(
     build, saved = parse_model(model) if isinstance(model, str) else (None, model)
     if build is None:
         return _came_fitted(saved, data, groups, target, seed)
-    table = _once(as_table(data))
-    name, places = _target_of(table, target), _groups_of(table, groups)
+    table = _once(dated_table(data))
+    labels = number_labels(data)
+    name, places = _target_of(table, target, labels), _groups_of(table, groups, labels)
     table = table.select([table.columns[j] for group in places for j in group])
     table = _once(table.take(np.flatnonzero(with_values(table.values))))
     if len(table) < (few := folds * _FEWEST):
@@ -202,15 +204,16 @@ def _came_fitted(model: Any, data: object, groups: Sequence[Any] | None, target:
     if isinstance(model, TableModel) and model.fitted_rows:
         notes += model.notes_on(as_tokens(model, Tokens.from_array(table.values, empty_rows=True)))
     fold = Fold(model, np.flatnonzero(with_values(table.values)), None, None)
-    own, about = _groups_of(table, groups), _target_of(table, target)
+    labels = number_labels(data)
+    own, about = _groups_of(table, groups, labels), _target_of(table, target, labels)
     return Fitted(type(model).__name__, table, own, [fold], tuple(notes), seed, about)
 
 
-def _target_of(table: Table, target: Any) -> str | None:
+def _target_of(table: Table, target: Any, labels: Mapping[Any, str]) -> str | None:
     """The name of the target."""
     if target is None:
         return None
-    if len(places := places_of(table, target)) != 1:
+    if len(places := places_of(table, target, labels)) != 1:
         raise InputError(f"target={in_short(target)}; give one column, by name or position")
     return table.columns[places[0]]
 
@@ -237,11 +240,11 @@ def _alike(values: TableRows) -> _Ints:
     return np.where(n[group] > _LARGEST * len(values), alone, first[group])
 
 
-def _groups_of(table: Table, groups: Sequence[Any] | None) -> list[list[int]]:
+def _groups_of(table: Table, groups: Sequence[Any] | None, labels: Mapping[Any, str] = {}) -> list[list[int]]:
     """The indices of disjoint groups of columns."""
     if groups is None:
         return [[j] for j in range(len(table.columns))]
-    places = [[] if group is ... else places_of(table, group) for group in groups]
+    places = [[] if group is ... else places_of(table, group, labels) for group in groups]
     others = [j for j in range(len(table.columns)) if not any(j in group for group in places)]
     places = [others if given is ... else group for given, group in zip(groups, places, strict=True)]
     listed = [j for group in places for j in group]
@@ -324,17 +327,17 @@ def _usable(
     fits = np.stack([varies(np.delete(table.values, part, axis=0)) for part in parts])
     constant = np.array(table.columns)[~fits.all(0)].tolist()
     table, ranked, copies = _restated(word, table)
-    said = [f"column {name!r} has one value or none in all rows of a fit" for name in constant]
+    one = {name: f"column {name!r} has one value or none in all rows of a fit" for name in constant}
+    blank = [note for name in constant if (note := blank_note(name)) in table.notes]
+    said = list(one.values())
     said += [f"column {name!r} is {first!r}, by another name or unit" for name, first in copies.items()]
     if not said:
         return table, ranked
     if target in constant:
-        raise InputError(
-            f"column {target!r} has one value or none in all rows of a fit; choose another target"
-        )
+        raise InputError(f"{'; '.join([one[target], *blank])}; choose another target")
     if not each or target in (*copies, *copies.values()):
         why = ": two copies of a number have infinite information on each other" if copies else ""
-        raise InputError(f"{'; '.join(said)}{why}; leave {'one' if copies else 'it'} out")
+        raise InputError(f"{'; '.join([*said, *blank])}{why}; leave {'one' if copies else 'it'} out")
     kept = [j for j, name in enumerate(table.columns) if name not in (*constant, *copies)]
     notes = (*table.notes, *(f"{each}: left out" for each in said))
     return replace(table.select([table.columns[j] for j in kept]), notes=notes), ranked[kept]
@@ -437,8 +440,8 @@ def _evidence(model: KernelGaussian, bandwidth: float, rows: TableRows, asked: A
         return float(model.log_conditionals(tokens, tokens.maskable & torch.from_numpy(asked)).sum())
 
 
-def places_of(table: Table, group: Any) -> list[int]:
-    """The indices of one or several columns, given by name or index.
+def places_of(table: Table, group: Any, labels: Mapping[Any, str] = {}) -> list[int]:
+    """The indices of one or several columns, given by name or index, or by the number that labels them.
 
     Example:
         >>> places_of(Table("t", np.ones((1, 3)), ("a", "b", "c"), np.arange(1)), ["c", 0])
@@ -446,10 +449,13 @@ def places_of(table: Table, group: Any) -> list[int]:
     """
     several = isinstance(group, Iterable) and not isinstance(group, str)
     names = list(group) if several else [] if group is None else [group]
-    places: dict[Any, int] = {key: j for j, name in enumerate(table.columns) for key in (name, j)}
+    places: dict[Any, int] = {name: j for j, name in enumerate(table.columns)}
+    places |= {label: places[name] for label, name in labels.items() if name in places}
+    places |= {} if labels else {j: j for j in range(len(places))}
     for name in names:
         if isinstance(name, bool) or not isinstance(name, str | int | np.integer) or name not in places:
-            position = "" if isinstance(name, str) else "; a number is a position, from 0"
+            number = "a label here, not a position" if labels else "a position, from 0"
+            position = "" if isinstance(name, str) else f"; a number is {number}"
             known = some_of(table.columns)
             raise InputError(f"there is no column {in_short(name)}; the columns are {known}{position}")
     return [places[name] for name in names]

@@ -129,6 +129,7 @@ def declared_columns(
     table: Float64[np.ndarray, "N D"],
     kinds: Mapping[Any, str] | None = None,
     names: Sequence[str] | None = None,
+    labels: Mapping[Any, str] = {},
 ) -> list[Column]:
     """Determine the columns from all rows, before a model is fitted to some of them.
 
@@ -137,13 +138,15 @@ def declared_columns(
         table: the rows as numbers.
         kinds: of some columns, by name or position; the others are guessed.
         names: of the columns; by default the names in x.
+        labels: numbers that label columns, with their names; without any, a number is a position.
 
     Raises:
         InputError: a column without a value, a kind that does not suit its values, or an unknown column.
     """
     names = column_names(x) or names
-    position: dict[Any, int] = {k: k for k in range(table.shape[1])}
+    position: dict[Any, int] = {} if labels else {k: k for k in range(table.shape[1])}
     position |= {name: k for k, name in enumerate(names or ())}
+    position |= {label: position[name] for label, name in labels.items()}
     known: dict[Any, str] = dict.fromkeys(getattr(x, "levels", ()), "category")
     known |= dict(getattr(x, "kinds", {})) | dict(kinds or {})
     strange = [name for name in known if name not in position]

@@ -220,8 +220,8 @@ def _typed(name: str, column: Any, choices: FileOptions) -> ReadColumn:
     if types.is_null(kind):
         return _empty(name, n)
     if types.is_date(kind) or types.is_timestamp(kind):
-        seconds = floats(column.cast(pa.timestamp("us")).cast(pa.int64()).cast(pa.float64())) / 1e6
-        values, origin = days_since_first(seconds)
+        microseconds = column.cast(pa.timestamp("us")).cast(pa.int64()).cast(pa.float64(), safe=False)
+        values, origin = days_since_first(floats(microseconds) / 1e6)
         return _clean(name, "date", values, DateForm("ymd", origin=origin, time="H:M:S"))
     if not (
         types.is_integer(kind) or types.is_boolean(kind) or types.is_floating(kind) or types.is_decimal(kind)

@@ -27,6 +27,7 @@ from maskevidence.tables.folds import folds_of
 from maskevidence.tables.reading.dates import DateForm
 from maskevidence.tables.reshaped import Reshaped
 from maskevidence.tables.row_groups import RowGroups
+from maskevidence.tables.table_files import dated_table
 from maskevidence.tables.wrong_cells.cell_search import (
     FAULTS,
     OUTSIDE,
@@ -142,14 +143,15 @@ def wrong_cells(
         raise InputError(f"rate={rate}; give a share of false calls in (0, 1), such as 0.1")
     seed, folds = whole_number("seed", seed, 0), whole_number("folds", folds, 2)
     notes = list[str]()
-    if model == AUTO:
-        model, of_auto = auto_word(as_table(table if trusted is None else trusted), seed=seed)
-        notes += of_auto
     build, fitted = parse_model(model) if isinstance(model, str) else (None, model)
     if build is None:
         task = _by_model(fitted, table, trusted)
     else:
-        rows, known = as_table(table), None if trusted is None else as_table(trusted)
+        rows = dated_table(table, getattr(trusted, "forms", {}))
+        known = None if trusted is None else dated_table(trusted, rows.forms)
+        if model == AUTO:
+            word, of_auto = auto_word(rows if known is None else known, seed=seed)
+            build, notes = parse_model(word)[0], [*of_auto]
         task = _by_word(build, rows, known, (folds, seed))
     return _as_given(_found(task._replace(notes=[*notes, *task.notes]), Search(rate, seed)), table)
 
