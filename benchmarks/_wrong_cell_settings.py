@@ -61,6 +61,10 @@ def lognormal(rng: np.random.Generator, n: int) -> np.ndarray:
     return np.exp(0.7 * normal(rng, n, correlation()))
 
 
+def pareto(rng: np.random.Generator, n: int) -> np.ndarray:
+    return rng.pareto(1.5, size=(n, 4)).round(2)
+
+
 def whole(rng: np.random.Generator, n: int) -> np.ndarray:
     return np.round(20 + 5 * normal(rng, n, correlation()))
 
@@ -168,6 +172,8 @@ SETTINGS: dict[str, Setting] = {
     "shifts not trusted": Setting(factors, share=0.01, trusted=0),
     "many shifts not trusted": Setting(factors, share=0.01, trusted=0, rows=3000),
     "many t3 not trusted": Setting(t3, tenfold, 0.01, trusted=0, rows=3000),
+    "clean Pareto not trusted": Setting(pareto, share=0.0, trusted=0),
+    "many clean Pareto not trusted": Setting(pareto, share=0.0, trusted=0, rows=1000),
 }
 
 

@@ -157,6 +157,7 @@ class Judged(NamedTuple):
     suspicion: Rows  # nats; NaN for holes
     hidden: Cells  # the cells that were hidden, holes aside
     fault: Int64[np.ndarray, "N D"]  # places among `FAULTS`
+    log_wrong: Rows  # log q of each cell, nats; NaN for holes
     clues: Clues
 
     def take(self, rows: Ints) -> "Judged":
@@ -165,7 +166,7 @@ class Judged(NamedTuple):
         place[rows] = np.arange(len(rows))
         kept = place[self.clues.row] >= 0
         clues = Clues(place[self.clues.row[kept]], self.clues.suspicion[kept])
-        return Judged(self.suspicion[rows], self.hidden[rows], self.fault[rows], clues)
+        return Judged(self.suspicion[rows], self.hidden[rows], self.fault[rows], self.log_wrong[rows], clues)
 
     def strength(self, rest: float) -> Float64[np.ndarray, " N"]:
         """The suspicion of the most suspicious set or listed cell of each row; -inf for none."""
@@ -218,7 +219,7 @@ class CellJudge:
         row, column = np.nonzero(outside)
         alone = np.where(np.arange(rows.shape[1]) == column[:, None], unknown[row], np.nan)
         clues = Clues(np.concatenate([clues.row, row]), np.concatenate([clues.suspicion, alone]))
-        return Judged(np.where(outside, unknown, suspicion), hidden | outside, fault, clues)
+        return Judged(np.where(outside, unknown, suspicion), hidden | outside, fault, wrong, clues)
 
     def _judged_again(self, rows: Rows, wrong: Rows, hidden: Cells, suspicion: Rows) -> tuple[Rows, Clues]:
         """Put each hidden cell back in turn: its own suspicion, and the highest one of each visible cell."""

@@ -100,9 +100,10 @@ def wrong_cells(
     (#{trusted > s} + ½ #{trusted = s} + #{own row ≥ s}) / (all of them).
 
     Without trusted rows, a p-value is the share of the table's own cells that are as suspicious, beyond the
-    90 % quantile by the tail of a generalised Pareto distribution, which at most 2 % of wrong cells leave as
-    it is; the calmer half of the rows is planted into. The rate then rests on that tail, which is taken a
-    standard error heavier than it looks, and no word or yes/no is called: a rare one need not be wrong.
+    90 % quantile by the tail of a generalised Pareto distribution, of all cells or of -log p in the column,
+    which at most 2 % of wrong cells leave as it is; the calmer half of the rows is planted into. The rate
+    then rests on that tail, which is taken a standard error heavier than it looks, and no word or yes/no is
+    called: a rare one need not be wrong.
 
     The word "mixture-transition" is fitted to all rows, each of which is judged by the counts without it, and
     words are called without trusted rows: how many right ones look wrong for lack of support shows in those
@@ -256,7 +257,7 @@ def _judged_wrong(
         clean = _joined(_searched("judging trusted cells", sittings, bases))
         p_values, right = _ranks(judged.suspicion, clean.suspicion), Right(clean.clues, len(clean.suspicion))
     else:
-        tail = _Tail(judged.suspicion)
+        tail = _Tail(judged)
         p_values = tail.share(judged.suspicion)
         # planted into the less suspicious half of the rows; a rare word is not a wrong one
         worst = np.where(np.isnan(judged.suspicion), -np.inf, judged.suspicion).max(axis=1)
@@ -294,8 +295,8 @@ def _joined(parts: Sequence[Judged]) -> Judged:
     starts = np.cumsum([0, *(len(part.fault) for part in parts)])
     row = np.concatenate([part.clues.row + start for part, start in zip(parts, starts, strict=False)])
     clues = Clues(row, np.concatenate([part.clues.suspicion for part in parts]))
-    suspicion, hidden, fault = (np.concatenate([part[k] for part in parts]) for k in range(3))
-    return Judged(suspicion, hidden, fault, clues)
+    suspicion, hidden, fault, wrong = (np.concatenate([part[k] for part in parts]) for k in range(4))
+    return Judged(suspicion, hidden, fault, wrong, clues)
 
 
 class _Sitting(NamedTuple):
@@ -465,16 +466,22 @@ class _Tail:
     """The tail of the table's own cells: a generalised Pareto distribution, of all and of each column.
 
     With the excesses a and b of the 96 and 98 % quantiles over the 90 % quantile, the shape ξ >= 0 solves
-    b / a = (5^ξ - 1) / (2.5^ξ - 1), and the scale is b ξ / (5^ξ - 1). For all cells, log(b / a) is raised by
-    a standard error, as of one cell of a row; of the two shares the larger one holds.
+    b / a = (5^ξ - 1) / (2.5^ξ - 1), and the scale is b ξ / (5^ξ - 1); log(b / a) is raised by a standard
+    error. All cells are taken by their suspicion, those of a column by their surprise -log p: the bulk of a
+    heavy-tailed column is as suspicious as its marginal, whatever its tail. The larger share holds.
     """
 
-    def __init__(self, suspicion: Rows) -> None:
+    def __init__(self, judged: Judged) -> None:
+        suspicion, surprise = judged.suspicion, judged.suspicion - judged.log_wrong
         self.n_cells, self.n_rows = (~np.isnan(suspicion)).sum(), len(suspicion)
         start = np.nanquantile(suspicion, 0.9) if self.n_cells else 0.0
-        n_beyond = max(1, int((suspicion > start).any(axis=1).sum()))
-        self.whole = _pareto(suspicion.ravel(), n_beyond)
-        self.of_columns = [_pareto(column) for column in suspicion.T]
+        self.whole = _pareto(suspicion.ravel(), int((suspicion > start).any(axis=1).sum()))
+        self.of_columns = list[tuple[Callable[[np.ndarray], np.ndarray], float]]()
+        for column, of_wrong in zip(surprise.T, judged.log_wrong.T, strict=True):
+            seen = ~np.isnan(column)
+            far = seen & (column >= (np.quantile(column[seen], 0.9) if seen.any() else 0.0))
+            log_wrong = float(np.median(of_wrong[far])) if far.any() else 0.0
+            self.of_columns.append((_pareto(column, int(far.sum())), log_wrong))
 
     def share(self, suspicion: Rows) -> Rows:
         """The share of right cells that are at least as suspicious as each of these."""
@@ -486,8 +493,8 @@ class _Tail:
     def _at(self, level: Float64[np.ndarray, " n"], column: Int64[np.ndarray, " n"]) -> np.ndarray:
         """The share of right cells of a column that are at least as suspicious as a level."""
         own = np.empty_like(level)
-        for j, tail in enumerate(self.of_columns):
-            own[column == j] = tail(level[column == j])
+        for j, (tail, log_wrong) in enumerate(self.of_columns):
+            own[column == j] = tail(level[column == j] - log_wrong)
         return np.maximum(self.whole(level), own)
 
     def of_sets(self, sets: Sets) -> Float64[np.ndarray, " n"]:
@@ -498,7 +505,7 @@ class _Tail:
         return most * self.n_cells / self.n_rows
 
 
-def _pareto(values: Float64[np.ndarray, " n"], n_beyond: int = 0) -> Callable[[np.ndarray], np.ndarray]:
+def _pareto(values: Float64[np.ndarray, " n"], n_beyond: int) -> Callable[[np.ndarray], np.ndarray]:
     """The share of values above each level by a tail, made heavier by its standard error."""
     ordered = np.sort(values[~np.isnan(values)])
     n = max(1, len(ordered))
@@ -508,13 +515,12 @@ def _pareto(values: Float64[np.ndarray, " n"], n_beyond: int = 0) -> Callable[[n
         return lambda level: np.maximum(n - np.searchsorted(ordered, level), 1) / n
     ratios = (5**shapes - 1) / (2.5**shapes - 1)
     shape = shapes[np.abs(ratios - b / a).argmin()]
-    if n_beyond:
-        slope_a, slope_b = (
-            0.4 ** (-shape - 1) * shape / (2.5**shape - 1),
-            0.2 ** (-shape - 1) * shape / (5**shape - 1),
-        )
-        variance = (0.24 * slope_a**2 + 0.16 * slope_b**2 - 0.24 * slope_a * slope_b) / n_beyond
-        shape = shapes[np.abs(ratios - b / a * np.exp(np.sqrt(variance))).argmin()]
+    slope_a, slope_b = (
+        0.4 ** (-shape - 1) * shape / (2.5**shape - 1),
+        0.2 ** (-shape - 1) * shape / (5**shape - 1),
+    )
+    variance = (0.24 * slope_a**2 + 0.16 * slope_b**2 - 0.24 * slope_a * slope_b) / max(1, n_beyond)
+    shape = shapes[np.abs(ratios - b / a * np.exp(np.sqrt(variance))).argmin()]
     scale = b / (5**shape - 1)
 
     def share(level: np.ndarray) -> np.ndarray:
