@@ -7,7 +7,7 @@ and a masked network has learned to answer without it, since a random half of it
 
 import copy
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -131,6 +131,7 @@ class Fitted(NamedTuple):
     target: str | None  # the column that is told about
     half: Any | None = None  # a model of the first folds alone, about half as many as the others have
     ranked: _Columns | None = None  # the columns whose ranks stand for them
+    copies: Mapping[str, str] = {}  # columns that are left out since they repeat another one, and that one
 
     def mask(self, group: Sequence[int]) -> _Columns:
         """A group as booleans."""
@@ -178,7 +179,7 @@ def fitted(
     alike, rng = _alike(table.values), np.random.default_rng(seed)
     parts = [np.sort(part) for part in folds_of(table.values, folds, rng, alike)]
     sums = [] if pairs else _sums(table)
-    table, ranked = _usable(model, table, parts, name, each=groups is None)
+    table, ranked, copies = _usable(model, table, parts, name, each=groups is None)
     table = replace(table, notes=(*table.notes, *sums))
     if model == AUTO:
         counts = groups is None and len(table.levels) == len(table.columns)
@@ -187,7 +188,7 @@ def fitted(
     ends = pairwise(np.cumsum([0, *map(len, places)]).tolist())
     own = _groups_of(table, None) if groups is None else [list(range(start, end)) for start, end in ends]
     made, half = _by_word(model, table, (parts, alike), seed, sizes=groups is not None, pairs=pairs)
-    return Fitted(model, table, own, made, table.notes, seed, name, half, ranked)
+    return Fitted(model, table, own, made, table.notes, seed, name, half, ranked, copies)
 
 
 def _came_fitted(model: Any, data: object, groups: Sequence[Any] | None, target: Any, seed: int) -> Fitted:
@@ -319,15 +320,15 @@ def n_half(folds: int) -> int:
 
 def _usable(
     word: str, table: Table, parts: list[Any], target: str | None, *, each: bool
-) -> tuple[Table, _Columns]:
-    """The restated columns (see `_restated`); if `each` is a variable, only those with new information."""
+) -> tuple[Table, _Columns, dict[str, str]]:
+    """What `_restated` gives; if `each` is a variable, only those with new information."""
     fits = np.stack([varies(np.delete(table.values, part, axis=0)) for part in parts])
     constant = np.array(table.columns)[~fits.all(0)].tolist()
     table, ranked, copies = _restated(word, table)
     said = [f"column {name!r} has one value or none in all rows of a fit" for name in constant]
     said += [f"column {name!r} is {first!r}, by another name or unit" for name, first in copies.items()]
     if not said:
-        return table, ranked
+        return table, ranked, copies
     if target in constant:
         raise InputError(
             f"column {target!r} has one value or none in all rows of a fit; choose another target"
@@ -337,7 +338,7 @@ def _usable(
         raise InputError(f"{'; '.join(said)}{why}; leave {'one' if copies else 'it'} out")
     kept = [j for j, name in enumerate(table.columns) if name not in (*constant, *copies)]
     notes = (*table.notes, *(f"{each}: left out" for each in said))
-    return replace(table.select([table.columns[j] for j in kept]), notes=notes), ranked[kept]
+    return replace(table.select([table.columns[j] for j in kept]), notes=notes), ranked[kept], copies
 
 
 def _sums(table: Table) -> list[str]:
@@ -388,7 +389,7 @@ def _restated(word: str, table: Table) -> tuple[Table, _Columns, dict[str, str]]
         first = names.get(same, names.get(opposite))
         if first is not None:
             copies[name] = first
-        names.setdefault(same, name)
+        names.setdefault(same, first or name)
         if word in (AUTO, KERNELS) and n_each.max() > _SPIKE * seen.sum():
             order = np.argsort(np.lexsort((rng.random(len(place)), place)))
             column[seen] = special.ndtri((order + 0.5) / seen.sum())
