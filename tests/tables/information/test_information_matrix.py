@@ -189,6 +189,35 @@ def test_copies_of_a_feature_score_alike_in_any_order() -> None:
     assert np.allclose(backwards, np.array([nats, p])[:, ::-1], atol=1e-12)
 
 
+def test_indicators_of_a_category_are_pairs_like_others() -> None:
+    """The whole matrix was refused, since no Gaussian of all columns exists."""
+    x = table(200)
+    kind = np.arange(200) % 3
+    named = {name: kind == k for k, name in enumerate(("red", "green", "blue"))}
+    dummies = pd.DataFrame(named, dtype=float).assign(a=x["a"] + kind)
+    matrix = me.information_matrix("gaussian", dummies)
+    for k, name in enumerate(named):
+        pair = me.information("gaussian", dummies[[name, "a"]], 0, 1)
+        assert matrix.nats[k, 3] == pytest.approx(pair.nats, abs=1e-7)
+    about = me.information_matrix("gaussian", dummies, "a")
+    assert about.nats[0, :3] == pytest.approx(matrix.nats[3, :3], abs=1e-7)
+    assert about.nats[1, :3] == pytest.approx(0, abs=1e-6)  # each is known from the other two
+    assert any(note.startswith("red, green, blue: one is a weighted sum") for note in about.notes)
+    said = "red, green, blue: one is a weighted sum of the others, so groups that part them"
+    one_line(lambda: me.total_correlation("gaussian", dummies), said)
+
+
+@pytest.mark.parametrize("target", [None, "a"])
+def test_a_column_of_two_values_by_another_name_is_left_out(target: str | None) -> None:
+    x = table(200)[["a"]].assign(sex=np.arange(200) % 2, male=1.0 - np.arange(200) % 2)
+    found = me.information_matrix("gaussian", x, target)
+    assert found.names == ("a", "sex")
+    assert "column 'male' is 'sex', by another name or unit: left out" in found.notes
+    assert not any("weighted sum" in note for note in found.notes)
+    of_words = me.information_matrix("kernel-gaussian", x, target, folds=3)
+    assert of_words.names == ("a", "sex", "male")  # as words they have log 2 nats on each other
+
+
 def test_a_feature_of_two_values_does_not_make_auto_blind() -> None:
     """Counts were chosen, whose held-out evidence is of other units, and found nothing."""
     x = table(200)

@@ -29,7 +29,7 @@ from maskevidence.core.support.progress import progress
 from maskevidence.core.table import Table, as_table, varies, with_levels_of, with_values
 from maskevidence.core.tokens import Tokens
 from maskevidence.tables.base import TableModel
-from maskevidence.tables.by_name import AUTO, COUNTS, KERNELS, declared, parse_model
+from maskevidence.tables.by_name import AUTO, COUNTS, GAUSSIAN, KERNELS, declared, parse_model
 from maskevidence.tables.choosing.auto import auto_word
 from maskevidence.tables.folds import folds_of
 from maskevidence.tables.gaussian.kernel_gaussian import KernelGaussian
@@ -48,6 +48,7 @@ _BY_CATEGORIES = (AUTO, KERNELS, COUNTS)  # words that take few values as catego
 _BANDWIDTHS, _HELD_OUT = (0.05, 0.07, 0.1, 0.14, 0.2, 0.28, 0.4, 0.6, 0.8, 0.97), 150
 _FEWEST_SHARPENED = 20
 _SUM = 1e-4  # of the largest singular value, below which columns are weighted sums of each other
+_SINGULAR = 1e-9  # of correlations whose matrix has no inverse; pairs change by about as many nats
 _SPIKE = 0.1  # share of rows with one number, above which ties are broken at random for densities
 
 TableRows = Float64[np.ndarray, "N D"]
@@ -178,8 +179,9 @@ def fitted(
         raise InputError(f"{n} for {folds} folds; give {few} or more, or fewer folds")
     alike, rng = _alike(table.values), np.random.default_rng(seed)
     parts = [np.sort(part) for part in folds_of(table.values, folds, rng, alike)]
-    sums = [] if pairs else _sums(table)
+    raw = table
     table, ranked, copies = _usable(model, table, parts, name, each=groups is None)
+    sums = [] if pairs else _sums(raw.select(list(table.columns)))
     table = replace(table, notes=(*table.notes, *sums))
     if model == AUTO:
         counts = groups is None and len(table.levels) == len(table.columns)
@@ -187,7 +189,7 @@ def fitted(
         table = replace(table, notes=(*table.notes, *of_auto))
     ends = pairwise(np.cumsum([0, *map(len, places)]).tolist())
     own = _groups_of(table, None) if groups is None else [list(range(start, end)) for start, end in ends]
-    made, half = _by_word(model, table, (parts, alike), seed, sizes=groups is not None, pairs=pairs)
+    made, half = _by_word(model, table, (parts, alike), seed, sums, sizes=groups is not None, pairs=pairs)
     return Fitted(model, table, own, made, table.notes, seed, name, half, ranked, copies)
 
 
@@ -276,6 +278,7 @@ def _by_word(
     table: Table,
     division: tuple[list[Any], _Ints],
     seed: int,
+    sums: Sequence[str],
     *,
     sizes: bool,
     pairs: bool,
@@ -298,7 +301,15 @@ def _by_word(
         if isinstance(model, KernelGaussian | MixedKernelGaussian):
             _, first, place = np.unique(alike[rows], return_index=True, return_inverse=True)
             return _sharpened(model, train, first[place], n_levels, pairs)
-        return model.fit(train)
+        try:
+            return model.fit(train)
+        except NumericalError as error:
+            if word != GAUSSIAN or not (pairs or (sums and len(train) > train.shape[1])):
+                raise
+            if sizes and number < len(parts):
+                raise InputError(f"{sums[0]}; leave one out") from error
+            kernels = KernelGaussian(train.shape[1])
+            return kernels.fit(train, shrinkage=_SINGULAR, bandwidth=0.5).gaussian
 
     made, half = [], None
     with progress("fits", len(parts) + 1, parts=True) as advance:
@@ -362,6 +373,8 @@ def _sums(table: Table) -> list[str]:
 def _restated(word: str, table: Table) -> tuple[Table, _Columns, dict[str, str]]:
     """Columns with the same information: numbers as normal quantiles of ranks, few values as categories.
 
+    For "gaussian" few values stay numbers, and in other units they are copies.
+
     Equal numbers get ranks at random if many rows share one, since kernels would see an infinite density; the
     information stays the same, because the number is a function of its rank.
 
@@ -378,14 +391,17 @@ def _restated(word: str, table: Table) -> tuple[Table, _Columns, dict[str, str]]
         each, place, n_each = np.unique(column[seen], return_inverse=True, return_counts=True)
         if name in levels or len(each) < 2:
             continue
-        if len(each) <= min(_FEW_VALUES, seen.sum() * _FEW_SHARE):
+        ranked[j] = len(each) > min(_FEW_VALUES, seen.sum() * _FEW_SHARE)
+        if not ranked[j] and word != GAUSSIAN:
             if word in _BY_CATEGORIES and name not in table.kinds:
                 column[seen], levels[name] = place, tuple(map(str, each.tolist()))
             continue
-        ranked[j] = True
-        share = (np.cumsum(n_each) - n_each / 2)[place]
-        column[seen] = special.ndtri(share / seen.sum())
-        same, opposite = (np.nan_to_num(of.round(6), nan=99).tobytes() for of in (column, 0.0 - column))
+        scaled = (column - column[seen].mean()) / column[seen].std()
+        if ranked[j]:
+            share = (np.cumsum(n_each) - n_each / 2)[place]
+            column[seen] = special.ndtri(share / seen.sum())
+            scaled = column
+        same, opposite = (np.nan_to_num(of.round(6) + 0.0, nan=99).tobytes() for of in (scaled, -scaled))
         first = names.get(same, names.get(opposite))
         if first is not None:
             copies[name] = first
