@@ -34,6 +34,15 @@ def test_a_pair_of_the_matrix_is_its_information() -> None:
     assert matrix.p_values[0, 1] == pytest.approx(pair.p_value, abs=1e-12)
 
 
+def test_the_order_of_the_columns_changes_nothing() -> None:
+    """Bandwidths of other columns were compared: 0.288 and 0.286 nats of one pair."""
+    x = table(100)[["a", "c", "d"]]
+    first, again = (
+        me.information_matrix("kernel-gaussian", each, folds=3) for each in (x, x[["d", "c", "a"]])
+    )
+    assert np.allclose(first.nats, again.nats[::-1, ::-1], rtol=1e-9, atol=1e-12, equal_nan=True)
+
+
 def test_the_target_is_told_about_alone_and_given_all_others() -> None:
     x = table()
     model = me.models.Gaussian(n_features=5).fit(x)

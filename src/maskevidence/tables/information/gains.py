@@ -428,12 +428,14 @@ def _sharpened(model: Any, train: TableRows, first: _Ints, sizes: Sequence[int] 
         return model.fit(train)
     rng, width, held_out, mixtures = np.random.default_rng(0), train.shape[1], list[Any](), list[Any]()
     shrinkage = model.fit(train, bandwidth=0.5).shrinkage if kernels else None
+    by_content = np.lexsort(train[::-1])  # which makes the draws independent of the columns' order
     for part in folds_of(train, FOLDS, rng, first)[: -(-_HELD_OUT * FOLDS // len(train))]:
         left, out = np.delete(train, part, axis=0), train[part]
         if sizes is not None:
             mixtures.append(Mixture.path(left, sizes, shrinkage, out=out)[1])
         if kernels:
-            asked = np.arange(width) != rng.integers(width, size=(len(part), 1)) if pairs else None
+            seen = by_content[rng.integers(width, size=(len(part), 1))]
+            asked = np.arange(width) != seen if pairs else None
             model.fit(left, shrinkage=shrinkage, bandwidth=0.5)
             held_out.append([_evidence(model, bandwidth, out, asked) for bandwidth in _BANDWIDTHS])
     n_tried = min(map(len, mixtures), default=0)
