@@ -48,6 +48,7 @@ _BY_CATEGORIES = (AUTO, KERNELS, COUNTS)  # words that take few values as catego
 _BANDWIDTHS, _HELD_OUT = (0.05, 0.07, 0.1, 0.14, 0.2, 0.28, 0.4, 0.6, 0.8, 0.97), 150
 _FEWEST_SHARPENED = 20
 _SUM = 1e-4  # of the largest singular value, below which columns are weighted sums of each other
+_EXACT = 0.02  # of the steps between next but one rows: the largest errors of a function
 _SINGULAR = 1e-9  # of correlations whose matrix has no inverse; pairs change by about as many nats
 _SPIKE = 0.1  # share of rows with one number, above which ties are broken at random for densities
 
@@ -182,7 +183,8 @@ def fitted(
     raw = table
     table, ranked, copies = _usable(model, table, parts, name, each=groups is None)
     sums = [] if pairs else _sums(raw.select(list(table.columns)))
-    table = replace(table, notes=(*table.notes, *sums))
+    numbers = [name for name, each in zip(table.columns, ranked, strict=True) if each]
+    table = replace(table, notes=(*table.notes, *sums, *_functions(raw.select(numbers))))
     if model == AUTO:
         counts = groups is None and len(table.levels) == len(table.columns)
         model, of_auto = auto_word(table, counts=counts, seed=seed)
@@ -368,6 +370,23 @@ def _sums(table: Table) -> list[str]:
     return [
         f"{names}: one is a weighted sum of the others, so groups that part them have infinite information"
     ]
+
+
+def _functions(table: Table) -> list[str]:
+    """A note on columns of numbers that another one tells without an error that neighbouring rows show."""
+    found = list[str]()
+    for j, name in enumerate(table.columns):
+        rows = table.values[np.argsort(table.values[:, j])]
+        before, at, after = (each[~np.isnan(rows[2:, j])] for each in (rows[:-2], rows[1:-1], rows[2:]))
+        width, step = (after - before)[:, [j]], after - before
+        share = np.divide((at - before)[:, [j]], width, out=np.zeros_like(width), where=width > 0)
+        off = np.abs(at - before - share * step)
+        known = ~np.isnan(off)
+        errors, steps = (np.where(known, each, 0).sum(0) for each in (off, np.abs(step)))
+        exact = (known.sum(0) >= _FEWEST_SHARPENED) & (errors < _EXACT * steps)
+        found += [f"{table.columns[k]} of {name}" for k in np.flatnonzero(exact).tolist() if k != j]
+    said = "a function, as far as rows tell: the information of groups that part the two may be infinite"
+    return [f"{some_of(found)}: {said}"] if found else []
 
 
 def _restated(word: str, table: Table) -> tuple[Table, _Columns, dict[str, str]]:
