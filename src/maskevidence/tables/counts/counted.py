@@ -159,18 +159,23 @@ class Counted:
         """Which components a row has, as 0 and 1, and p of its cell by each of them; 0 for others."""
         use, p = (np.zeros((len(batch.cells), len(parts))) for _ in range(2))
         alone = [k for k, part in enumerate(parts) if part.given is None]
-        at_once, seen = max(1, _AT_ONCE // max(1, len(batch.cells))), batch.visible.any(0)
+        at_once = max(1, _AT_ONCE // max(1, len(batch.cells)))
+        seen = set(np.flatnonzero(batch.visible.any(0)).tolist())
         for first, end in pairwise([*alone, len(parts)]):
             way = self.ways[parts[first].way]
             size = np.exp(-way.log_size[np.maximum(batch.codes[parts[first].way], 0)])
             n, n_ab = (each[0] for each in self._counts(parts[first : first + 1], batch))
             frequency = n_ab / np.maximum(n, 1)
             use[:, first], p[:, first] = 1.0, frequency * size
-            column_of = {k: self.ways[parts[k].given].column for k in range(first + 1, end)}
-            given = [k for k, column in column_of.items() if seen[column]]
-            for some in (given[start : start + at_once] for start in range(0, len(given), at_once)):
+            given = [
+                (k, self.ways[part.given].column)
+                for k, part in enumerate(parts[:end])
+                if k > first and part.given is not None and self.ways[part.given].column in seen
+            ]
+            for start in range(0, len(given), at_once):
+                some, columns = (list(each) for each in zip(*given[start : start + at_once], strict=True))
                 n, n_ab = self._counts([parts[k] for k in some], batch)
-                there = (n > 0) & batch.visible.T[[column_of[k] for k in some]]
+                there = (n > 0) & batch.visible.T[columns]
                 use[:, some] = there.T
                 p[:, some] = np.where(there, (n_ab + PRIOR * frequency) / (n + PRIOR) * size, 0.0).T
         return use, p
@@ -178,7 +183,8 @@ class Counted:
     def _counts(self, parts: Sequence[CountedPart], batch: Batch) -> tuple[_Counts, _Counts]:
         """n_a and n_ab of parts that count the same column in the same way, without a row's own copies."""
         b = batch.codes[parts[0].way]
-        a = batch.codes[[part.given for part in parts]] if parts[0].given is not None else 0 * b[None]
+        given = [part.given for part in parts if part.given is not None]
+        a = batch.codes[given] if given else 0 * b[None]
         n = np.stack([part.counts.of(each) for part, each in zip(parts, a, strict=True)])
         n_ab = np.stack([part.counts.pairs(each, b) for part, each in zip(parts, a, strict=True)])
         same, none = b == batch.own[parts[0].way], batch.copies == ALL
@@ -187,7 +193,8 @@ class Counted:
 
     def _own(self, parts: Sequence[CountedPart], batch: Batch, a: _Counts) -> _Counts:
         """The number of a row's own copies with the code a."""
-        a_own = batch.own[[part.given for part in parts]] if parts[0].given is not None else 0 * a
+        given = [part.given for part in parts if part.given is not None]
+        a_own = batch.own[given] if given else 0 * a
         return batch.copies * ((a == a_own) & (a >= 0) & (batch.own[parts[0].way] >= 0))
 
     def log_new(self, j: int, batch: Batch, spelled: bool) -> _Floats:

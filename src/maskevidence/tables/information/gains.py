@@ -191,7 +191,7 @@ def fitted(
         table = replace(table, notes=(*table.notes, *of_auto))
     ends = pairwise(np.cumsum([0, *map(len, places)]).tolist())
     own = _groups_of(table, None) if groups is None else [list(range(start, end)) for start, end in ends]
-    made, half = _by_word(model, table, (parts, alike), seed, sums, sizes=groups is not None, pairs=pairs)
+    made, half = _by_word(model, table, (parts, alike, seed), sums, sizes=groups is not None, pairs=pairs)
     return Fitted(model, table, own, made, table.notes, seed, name, half, ranked, copies)
 
 
@@ -278,15 +278,14 @@ def _read(model: Any, data: object) -> Table:
 def _by_word(
     word: str,
     table: Table,
-    division: tuple[list[Any], _Ints],
-    seed: int,
+    division: tuple[list[Any], _Ints, int],
     sums: Sequence[str],
     *,
     sizes: bool,
     pairs: bool,
 ) -> tuple[list[Fold], Any]:
     """Fit a new model to all rows but those of each part, and one to half of the rows if `sizes`."""
-    (parts, alike), (build, _) = division, parse_model(word)
+    (parts, alike, seed), (build, _) = division, parse_model(word)
     assert build is not None
     if table.levels and not build(len(table.columns)).for_table(table).takes_words:
         name = next(iter(table.levels))
