@@ -52,7 +52,11 @@ def information_score(
         >>> best.get_support().tolist()
         [False, False, True, False]
     """
-    nats, _, p = _of_next(*_fitted(X, y, model, (folds, seed), pairs=True), [])
+    fit, names = _fitted(X, y, model, (folds, seed), pairs=True)
+    nats, _, p = _of_next(fit, names, [])
+    for copy, first in fit.copies.items():
+        for each in (nats, p):
+            each[names.index(copy)] = each[names.index(first)]
     return np.nan_to_num(nats), np.nan_to_num(p, nan=1.0)
 
 

@@ -19,9 +19,9 @@ _WITH_COMPONENTS: dict[str, Callable[[int, int], "TableModel"]] = {
     "vae": lambda d, k: me.models.VAE(n_features=d, n_components=k),
     "bernoulli-vae": lambda d, k: me.models.VAE(likelihood="bernoulli", n_features=d, n_components=k),
 }
-COUNTS = "mixture-transition"
+COUNTS, GAUSSIAN = "mixture-transition", "gaussian"
 _WITHOUT_COMPONENTS: dict[str, Callable[[int], "TableModel"]] = {
-    "gaussian": lambda d: me.models.Gaussian(n_features=d),
+    GAUSSIAN: lambda d: me.models.Gaussian(n_features=d),
     "kernel-gaussian": lambda d: me.models.KernelGaussian(d),
     COUNTS: lambda d: me.models.MixtureTransition(d),
 }

@@ -399,6 +399,21 @@ def test_weighted_sums_are_told() -> None:
         assert not any(said in note for note in other.notes)
 
 
+def test_functions_are_told() -> None:
+    """2.9 nats, 2.7 to 4.5, of an infinite information, without a word."""
+    x, noise = rows(300, 0)[:, 0], rows(300, 1)[:, 0]
+    told = pd.DataFrame({"x": x, "square": x**2, "noisy": x**2 + 0.05 * noise, "other": noise, "few": x > 1})
+    said = "square of x: a function, as far as rows tell: the information"
+    for found in (
+        me.information("kernel-gaussian", told[["x", "square"]], 0, 1, folds=3),
+        me.information_matrix("gaussian", told.astype(float)),
+    ):
+        (note,) = (note for note in found.notes if "function" in note)
+        assert note.startswith(said)
+    without = me.information_matrix("gaussian", told.drop(columns="square").astype(float))
+    assert not any("function" in note for note in without.notes)
+
+
 def test_folds_of_several_sizes_have_an_error() -> None:
     """The shapes of a checked call named one size for all folds."""
     folds = [np.arange(float(n))[None] for n in (3, 4, 5)]

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -18,12 +19,14 @@ _Cells = Bool[np.ndarray, "B D"]
 _Floats = Float64[np.ndarray, " B"]
 _Ints = Int64[np.ndarray, " B"]
 
+_Counts = Int64[np.ndarray, "C B"]
 _Places = Int64[np.ndarray, " _"]
 _Values = Float64[np.ndarray, " _"]
 
 WAYS = 2  # to count a column
 TINY = 1e-300
 ALL = -1
+_AT_ONCE = 2**16  # counts
 
 
 class Own(NamedTuple):
@@ -155,28 +158,44 @@ class Counted:
     ) -> tuple[Float64[np.ndarray, "B C"], Float64[np.ndarray, "B C"]]:
         """Which components a row has, as 0 and 1, and p of its cell by each of them; 0 for others."""
         use, p = (np.zeros((len(batch.cells), len(parts))) for _ in range(2))
-        frequency = np.zeros(len(batch.cells))
-        for k, part in enumerate(parts):
-            b = batch.codes[part.way]
-            a = np.zeros_like(b) if part.given is None else batch.codes[part.given]
-            n, n_ab = part.counts.of(a), part.counts.pairs(a, b)
-            own, same = self._own(part, batch, a), b == batch.own[part.way]
-            own = np.where(batch.copies == ALL, n_ab, own)
-            n, n_ab = np.maximum(n - own, 0), np.maximum(n_ab - own * (same | (batch.copies == ALL)), 0)
-            size = np.exp(-self.ways[part.way].log_size[np.maximum(b, 0)])
-            if part.given is None:
-                frequency = n_ab / np.maximum(n, 1)
-                use[:, k], p[:, k] = 1.0, frequency * size
-            else:
-                there = (n > 0) & batch.visible[:, self.ways[part.given].column]
-                use[:, k] = there
-                p[:, k] = np.where(there, (n_ab + PRIOR * frequency) / (n + PRIOR) * size, 0.0)
+        alone = [k for k, part in enumerate(parts) if part.given is None]
+        at_once = max(1, _AT_ONCE // max(1, len(batch.cells)))
+        seen = set(np.flatnonzero(batch.visible.any(0)).tolist())
+        for first, end in pairwise([*alone, len(parts)]):
+            way = self.ways[parts[first].way]
+            size = np.exp(-way.log_size[np.maximum(batch.codes[parts[first].way], 0)])
+            n, n_ab = (each[0] for each in self._counts(parts[first : first + 1], batch))
+            frequency = n_ab / np.maximum(n, 1)
+            use[:, first], p[:, first] = 1.0, frequency * size
+            given = [
+                (k, self.ways[part.given].column)
+                for k, part in enumerate(parts[:end])
+                if k > first and part.given is not None and self.ways[part.given].column in seen
+            ]
+            for start in range(0, len(given), at_once):
+                some, columns = (list(each) for each in zip(*given[start : start + at_once], strict=True))
+                n, n_ab = self._counts([parts[k] for k in some], batch)
+                there = (n > 0) & batch.visible.T[columns]
+                use[:, some] = there.T
+                p[:, some] = np.where(there, (n_ab + PRIOR * frequency) / (n + PRIOR) * size, 0.0).T
         return use, p
 
-    def _own(self, part: CountedPart, batch: Batch, a: _Ints) -> _Ints:
+    def _counts(self, parts: Sequence[CountedPart], batch: Batch) -> tuple[_Counts, _Counts]:
+        """n_a and n_ab of parts that count the same column in the same way, without a row's own copies."""
+        b = batch.codes[parts[0].way]
+        given = [part.given for part in parts if part.given is not None]
+        a = batch.codes[given] if given else 0 * b[None]
+        n = np.stack([part.counts.of(each) for part, each in zip(parts, a, strict=True)])
+        n_ab = np.stack([part.counts.pairs(each, b) for part, each in zip(parts, a, strict=True)])
+        same, none = b == batch.own[parts[0].way], batch.copies == ALL
+        own = np.where(none, n_ab, self._own(parts, batch, a))
+        return np.maximum(n - own, 0), np.maximum(n_ab - own * (same | none), 0)
+
+    def _own(self, parts: Sequence[CountedPart], batch: Batch, a: _Counts) -> _Counts:
         """The number of a row's own copies with the code a."""
-        a_own = np.zeros_like(a) if part.given is None else batch.own[part.given]
-        return batch.copies * ((a == a_own) & (a >= 0) & (batch.own[part.way] >= 0))
+        given = [part.given for part in parts if part.given is not None]
+        a_own = batch.own[given] if given else 0 * a
+        return batch.copies * ((a == a_own) & (a >= 0) & (batch.own[parts[0].way] >= 0))
 
     def log_new(self, j: int, batch: Batch, spelled: bool) -> _Floats:
         """log p_new of the cells of a column, or of all unseen words together."""
@@ -216,7 +235,7 @@ class Counted:
         of_base = share[:, 0].copy()
         for k, part in enumerate(parts[1:], 1):
             a = batch.codes[part.given]
-            own = self._own(part, batch, a)
+            own = self._own([part], batch, a[None])[0]
             n = part.counts.of(a) - own
             factor = np.where(n > 0, share[:, k] / (n + PRIOR), 0.0)
             of_base += PRIOR * factor

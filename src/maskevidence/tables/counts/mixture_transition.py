@@ -173,10 +173,10 @@ class MixtureTransition(DescribedTableModel):
 
     def _parts(self, j: int) -> list[CountedPart]:
         """The parts of the mixture of a column with a weight of at least 1/10,000 of the largest one."""
-        log_w = self.weights[j].detach().cpu().double().numpy()
         parts = self.counted.parts(j)
-        least = max(log_w[part.weight] for part in parts) + math.log(_LEAST)
-        return [part for part in parts if part.given is None or log_w[part.weight] >= least]
+        log_w = self.weights[j].detach().cpu().double().numpy()[[part.weight for part in parts]]
+        large = log_w >= log_w.max() + math.log(_LEAST)
+        return [part for part, kept in zip(parts, large, strict=True) if kept or part.given is None]
 
     def values_of(self, column: int) -> Float64[Tensor, " V"] | None:
         """All values of a discrete column, shape (V,), an unseen category last; None for a number."""

@@ -9,6 +9,7 @@ from jaxtyping import Bool, Float64, Int64
 from maskevidence.core.scores.ask import slices
 from maskevidence.core.show.words import count
 from maskevidence.core.support.checks import some_of
+from maskevidence.core.support.progress import progress
 from maskevidence.core.table import with_values
 from maskevidence.tables.counts.column_codes import cells_of
 from maskevidence.tables.counts.counted import ALL, Own
@@ -343,17 +344,19 @@ class WordJudge(CellJudge):
         levels, breaks, others = list[_Rows](), list[_Rows](), self._others(rows)
         gain = self.log_wrong(rows) - judged.suspicion - marginal
         alone, of_known = (_drawn_alone(np.where(others >= n, gain, np.nan)) for n in (0, _RARE))
-        for more in range(3):
-            self.own = Own(own.cells, own.copies + more)
-            wrong = self.log_wrong(rows, everywhere=False)
-            each = wrong - self._alone(rows, hidden, np.arange(len(rows)))
-            again, _ = self._judged_again(rows, wrong, hidden, each)
-            given = wrong - again
-            again = np.where(self._ordinary(rows, given, more), -np.inf, again)
-            whole = np.fmax(given, self._alone(rows, np.zeros_like(hidden)))  # hidden cells may be right
-            broken = np.where(others - more >= _RARE, _exceptions(whole - marginal, of_known), -np.inf)
-            levels.append(again if not more else np.fmax(levels[-1], again))
-            breaks.append(broken if not more else np.fmax(breaks[-1], broken))
+        with progress("checking calls", 3) as advance:
+            for more in range(3):
+                self.own = Own(own.cells, own.copies + more)
+                wrong = self.log_wrong(rows, everywhere=False)
+                each = wrong - self._alone(rows, hidden, np.arange(len(rows)))
+                again, _ = self._judged_again(rows, wrong, hidden, each)
+                given = wrong - again
+                again = np.where(self._ordinary(rows, given, more), -np.inf, again)
+                whole = np.fmax(given, self._alone(rows, np.zeros_like(hidden)))  # hidden cells may be right
+                broken = np.where(others - more >= _RARE, _exceptions(whole - marginal, of_known), -np.inf)
+                levels.append(again if not more else np.fmax(levels[-1], again))
+                breaks.append(broken if not more else np.fmax(breaks[-1], broken))
+                advance(1)
         self.own = own
         silent = self._silent(rows, breaks[-1])
         breaks = [np.where(silent, -np.inf, each) for each in breaks]

@@ -29,7 +29,7 @@ from maskevidence.core.support.progress import progress
 from maskevidence.core.table import Table, as_table, blank_note, varies, with_levels_of, with_values
 from maskevidence.core.tokens import Tokens, number_labels
 from maskevidence.tables.base import TableModel
-from maskevidence.tables.by_name import AUTO, COUNTS, KERNELS, declared, parse_model
+from maskevidence.tables.by_name import AUTO, COUNTS, GAUSSIAN, KERNELS, declared, parse_model
 from maskevidence.tables.choosing.auto import auto_word
 from maskevidence.tables.folds import folds_of
 from maskevidence.tables.gaussian.kernel_gaussian import KernelGaussian
@@ -49,6 +49,8 @@ _BY_CATEGORIES = (AUTO, KERNELS, COUNTS)  # words that take few values as catego
 _BANDWIDTHS, _HELD_OUT = (0.05, 0.07, 0.1, 0.14, 0.2, 0.28, 0.4, 0.6, 0.8, 0.97), 150
 _FEWEST_SHARPENED = 20
 _SUM = 1e-4  # of the largest singular value, below which columns are weighted sums of each other
+_EXACT = 0.02  # of the steps between next but one rows: the largest errors of a function
+_SINGULAR = 1e-9  # of correlations whose matrix has no inverse; pairs change by about as many nats
 _SPIKE = 0.1  # share of rows with one number, above which ties are broken at random for densities
 
 TableRows = Float64[np.ndarray, "N D"]
@@ -132,6 +134,7 @@ class Fitted(NamedTuple):
     target: str | None  # the column that is told about
     half: Any | None = None  # a model of the first folds alone, about half as many as the others have
     ranked: _Columns | None = None  # the columns whose ranks stand for them
+    copies: Mapping[str, str] = {}  # columns that are left out since they repeat another one, and that one
 
     def mask(self, group: Sequence[int]) -> _Columns:
         """A group as booleans."""
@@ -179,17 +182,19 @@ def fitted(
         raise InputError(f"{n} for {folds} folds; give {few} or more, or fewer folds")
     alike, rng = _alike(table.values), np.random.default_rng(seed)
     parts = [np.sort(part) for part in folds_of(table.values, folds, rng, alike)]
-    sums = [] if pairs else _sums(table)
-    table, ranked = _usable(model, table, parts, name, each=groups is None)
-    table = replace(table, notes=(*table.notes, *sums))
+    raw = table
+    table, ranked, copies = _usable(model, table, parts, name, each=groups is None)
+    sums = [] if pairs else _sums(raw.select(list(table.columns)))
+    numbers = [name for name, each in zip(table.columns, ranked, strict=True) if each]
+    table = replace(table, notes=(*table.notes, *sums, *_functions(raw.select(numbers))))
     if model == AUTO:
         counts = groups is None and len(table.levels) == len(table.columns)
         model, of_auto = auto_word(table, counts=counts, seed=seed)
         table = replace(table, notes=(*table.notes, *of_auto))
     ends = pairwise(np.cumsum([0, *map(len, places)]).tolist())
     own = _groups_of(table, None) if groups is None else [list(range(start, end)) for start, end in ends]
-    made, half = _by_word(model, table, (parts, alike), seed, sizes=groups is not None, pairs=pairs)
-    return Fitted(model, table, own, made, table.notes, seed, name, half, ranked)
+    made, half = _by_word(model, table, (parts, alike, seed), sums, sizes=groups is not None, pairs=pairs)
+    return Fitted(model, table, own, made, table.notes, seed, name, half, ranked, copies)
 
 
 def _came_fitted(model: Any, data: object, groups: Sequence[Any] | None, target: Any, seed: int) -> Fitted:
@@ -276,14 +281,14 @@ def _read(model: Any, data: object) -> Table:
 def _by_word(
     word: str,
     table: Table,
-    division: tuple[list[Any], _Ints],
-    seed: int,
+    division: tuple[list[Any], _Ints, int],
+    sums: Sequence[str],
     *,
     sizes: bool,
     pairs: bool,
 ) -> tuple[list[Fold], Any]:
     """Fit a new model to all rows but those of each part, and one to half of the rows if `sizes`."""
-    (parts, alike), (build, _) = division, parse_model(word)
+    (parts, alike, seed), (build, _) = division, parse_model(word)
     assert build is not None
     if table.levels and not build(len(table.columns)).for_table(table).takes_words:
         name = next(iter(table.levels))
@@ -300,7 +305,15 @@ def _by_word(
         if isinstance(model, KernelGaussian | MixedKernelGaussian):
             _, first, place = np.unique(alike[rows], return_index=True, return_inverse=True)
             return _sharpened(model, train, first[place], n_levels, pairs)
-        return model.fit(train)
+        try:
+            return model.fit(train)
+        except NumericalError as error:
+            if word != GAUSSIAN or not (pairs or (sums and len(train) > train.shape[1])):
+                raise
+            if sizes and number < len(parts):
+                raise InputError(f"{sums[0]}; leave one out") from error
+            kernels = KernelGaussian(train.shape[1])
+            return kernels.fit(train, shrinkage=_SINGULAR, bandwidth=0.5).gaussian
 
     made, half = [], None
     with progress("fits", len(parts) + 1, parts=True) as advance:
@@ -322,8 +335,8 @@ def n_half(folds: int) -> int:
 
 def _usable(
     word: str, table: Table, parts: list[Any], target: str | None, *, each: bool
-) -> tuple[Table, _Columns]:
-    """The restated columns (see `_restated`); if `each` is a variable, only those with new information."""
+) -> tuple[Table, _Columns, dict[str, str]]:
+    """What `_restated` gives; if `each` is a variable, only those with new information."""
     fits = np.stack([varies(np.delete(table.values, part, axis=0)) for part in parts])
     constant = np.array(table.columns)[~fits.all(0)].tolist()
     table, ranked, copies = _restated(word, table)
@@ -332,7 +345,7 @@ def _usable(
     said = list(one.values())
     said += [f"column {name!r} is {first!r}, by another name or unit" for name, first in copies.items()]
     if not said:
-        return table, ranked
+        return table, ranked, copies
     if target in constant:
         raise InputError(f"{'; '.join([one[target], *blank])}; choose another target")
     if not each or target in (*copies, *copies.values()):
@@ -340,7 +353,7 @@ def _usable(
         raise InputError(f"{'; '.join([*said, *blank])}{why}; leave {'one' if copies else 'it'} out")
     kept = [j for j, name in enumerate(table.columns) if name not in (*constant, *copies)]
     notes = (*table.notes, *(f"{each}: left out" for each in said))
-    return replace(table.select([table.columns[j] for j in kept]), notes=notes), ranked[kept]
+    return replace(table.select([table.columns[j] for j in kept]), notes=notes), ranked[kept], copies
 
 
 def _sums(table: Table) -> list[str]:
@@ -361,8 +374,27 @@ def _sums(table: Table) -> list[str]:
     ]
 
 
+def _functions(table: Table) -> list[str]:
+    """A note on columns of numbers that another one tells without an error that neighbouring rows show."""
+    found = list[str]()
+    for j, name in enumerate(table.columns):
+        rows = table.values[np.argsort(table.values[:, j])]
+        before, at, after = (each[~np.isnan(rows[2:, j])] for each in (rows[:-2], rows[1:-1], rows[2:]))
+        width, step = (after - before)[:, [j]], after - before
+        share = np.divide((at - before)[:, [j]], width, out=np.zeros_like(width), where=width > 0)
+        off = np.abs(at - before - share * step)
+        known = ~np.isnan(off)
+        errors, steps = (np.where(known, each, 0).sum(0) for each in (off, np.abs(step)))
+        exact = (known.sum(0) >= _FEWEST_SHARPENED) & (errors < _EXACT * steps)
+        found += [f"{table.columns[k]} of {name}" for k in np.flatnonzero(exact).tolist() if k != j]
+    said = "a function, as far as rows tell: the information of groups that part the two may be infinite"
+    return [f"{some_of(found)}: {said}"] if found else []
+
+
 def _restated(word: str, table: Table) -> tuple[Table, _Columns, dict[str, str]]:
     """Columns with the same information: numbers as normal quantiles of ranks, few values as categories.
+
+    For "gaussian" few values stay numbers, and in other units they are copies.
 
     Equal numbers get ranks at random if many rows share one, since kernels would see an infinite density; the
     information stays the same, because the number is a function of its rank.
@@ -380,18 +412,21 @@ def _restated(word: str, table: Table) -> tuple[Table, _Columns, dict[str, str]]
         each, place, n_each = np.unique(column[seen], return_inverse=True, return_counts=True)
         if name in levels or len(each) < 2:
             continue
-        if len(each) <= min(_FEW_VALUES, seen.sum() * _FEW_SHARE):
+        ranked[j] = len(each) > min(_FEW_VALUES, seen.sum() * _FEW_SHARE)
+        if not ranked[j] and word != GAUSSIAN:
             if word in _BY_CATEGORIES and name not in table.kinds:
                 column[seen], levels[name] = place, tuple(map(str, each.tolist()))
             continue
-        ranked[j] = True
-        share = (np.cumsum(n_each) - n_each / 2)[place]
-        column[seen] = special.ndtri(share / seen.sum())
-        same, opposite = (np.nan_to_num(of.round(6), nan=99).tobytes() for of in (column, 0.0 - column))
+        scaled = (column - column[seen].mean()) / column[seen].std()
+        if ranked[j]:
+            share = (np.cumsum(n_each) - n_each / 2)[place]
+            column[seen] = special.ndtri(share / seen.sum())
+            scaled = column
+        same, opposite = (np.nan_to_num(of.round(6) + 0.0, nan=99).tobytes() for of in (scaled, -scaled))
         first = names.get(same, names.get(opposite))
         if first is not None:
             copies[name] = first
-        names.setdefault(same, name)
+        names.setdefault(same, first or name)
         if word in (AUTO, KERNELS) and n_each.max() > _SPIKE * seen.sum():
             order = np.argsort(np.lexsort((rng.random(len(place)), place)))
             column[seen] = special.ndtri((order + 0.5) / seen.sum())
@@ -414,12 +449,14 @@ def _sharpened(model: Any, train: TableRows, first: _Ints, sizes: Sequence[int] 
         return model.fit(train)
     rng, width, held_out, mixtures = np.random.default_rng(0), train.shape[1], list[Any](), list[Any]()
     shrinkage = model.fit(train, bandwidth=0.5).shrinkage if kernels else None
+    by_content = np.lexsort(train[::-1])  # which makes the draws independent of the columns' order
     for part in folds_of(train, FOLDS, rng, first)[: -(-_HELD_OUT * FOLDS // len(train))]:
         left, out = np.delete(train, part, axis=0), train[part]
         if sizes is not None:
             mixtures.append(Mixture.path(left, sizes, shrinkage, out=out)[1])
         if kernels:
-            asked = np.arange(width) != rng.integers(width, size=(len(part), 1)) if pairs else None
+            seen = by_content[rng.integers(width, size=(len(part), 1))]
+            asked = np.arange(width) != seen if pairs else None
             model.fit(left, shrinkage=shrinkage, bandwidth=0.5)
             held_out.append([_evidence(model, bandwidth, out, asked) for bandwidth in _BANDWIDTHS])
     n_tried = min(map(len, mixtures), default=0)
