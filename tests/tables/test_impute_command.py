@@ -39,6 +39,20 @@ def folder(tmp_path: Path, frame: pd.DataFrame, monkeypatch: pytest.MonkeyPatch)
 USED = ("--id-column", "who", "--drop", "remark")
 
 
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_lines_end_as_in_the_file(folder: Path, run: CommandLine, end: str) -> None:
+    rows = [f'{k % 7}.{k % 10},{k % 7}.5,"word, {k}"' for k in range(60)]
+    rows[4], rows[30] = ',1.5,"two\nlines"', '5.0,2.5,"word, 30"'
+    text = end.join(["a,b,c", *rows, ""])
+    (folder / "ends.csv").write_text(text, newline="")
+    assert run("impute", "gaussian", "ends.csv", "--drop", "c", "--out", "filled.csv").code == 0
+    filled = (folder / "filled.csv").read_bytes().decode().split(end)
+    assert filled[0] == "a,b,c,a_sd"
+    known = [line.removesuffix(",0") for line in filled]
+    given = text.split(end)
+    assert (known[1:5], known[7:]) == (given[1:5], given[7:])  # the fifth row has the hole
+
+
 def test_columns_rows_and_what_was_known_stay_as_they_are(
     folder: Path, run: CommandLine, frame: pd.DataFrame
 ) -> None:

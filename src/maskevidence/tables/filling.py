@@ -166,8 +166,8 @@ def fill_table(model: str, data: str, options: ImputeOptions) -> dict[str, Any]:
         write_sheet(options.out, raw, written, (table, filling.values[0], holes))
     else:
         above = raw.above if as_text and options.draws is None else ""
-        encoding = raw.encoding if as_text else "utf-8"
-        write_table(written, options.out, raw.delimiter, above=above, encoding=encoding)
+        encoding, line_end = (raw.encoding, raw.line_end) if as_text else ("utf-8", "\n")
+        write_table(written, options.out, raw.delimiter, above=above, encoding=encoding, line_end=line_end)
     return {"model": model, "data": data} | _result(table, filling, holes, notes, options)
 
 

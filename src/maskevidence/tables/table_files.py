@@ -111,6 +111,7 @@ class RawTable:
     index: str | None = None  # the column in which pandas stored the index, if any
     lines: Sequence[int] | None = None  # of a CSV file, the line of each row; None for other files
     encoding: str = "utf-8"  # of a CSV file
+    line_end: str = "\n"  # of a CSV file
     above: str = ""  # the lines above the names of the columns
     head: tuple[SheetRow, ...] = ()  # rows of units below the names of the columns
     foot: tuple[SheetRow, ...] = ()  # rows of totals and footnotes
@@ -509,6 +510,7 @@ def _read_csv(name: str, content: bytes, choices: FileOptions, as_numbers: bool 
     if "\0" in text:  # which no text has, and which ends the cells here
         raise InputError(f"{name!r} has a zero byte, which no text has; save it as UTF-8 text")
 
+    line_end = "\r\n" if 2 * text.count("\r\n") > text.count("\n") else "\n"
     excel = re.match(r"sep=([;,|\t])\r?\n", text)  # a line that only spreadsheets read
     if excel is not None and choices.delimiter in (None, excel[1]):
         choices = replace(choices, delimiter=excel[1], skip=(range(1, 2), *choices.skip))
@@ -549,7 +551,7 @@ def _read_csv(name: str, content: bytes, choices: FileOptions, as_numbers: bool 
     start = 0 if headless else 1
     table, lines = cells.slice(start).rename_columns(names), lines[start:]
     foot = tuple((line_of[line - 1], row) for line, row in foot)
-    raw = RawTable(name, table, start + 1, tuple(notes), delimiter, None, lines, encoding, above)
+    raw = RawTable(name, table, start + 1, tuple(notes), delimiter, None, lines, encoding, line_end, above)
     return _without_rows_apart(replace(raw, foot=foot, findings=tuple(findings)), headless)
 
 
@@ -1161,14 +1163,21 @@ def with_new_types(table: Any, before: Any) -> Any:
 
 
 def write_table(
-    table: Any, path: Path, delimiter: str = ",", *, above: str = "", encoding: str = "utf-8"
+    table: Any,
+    path: Path,
+    delimiter: str = ",",
+    *,
+    above: str = "",
+    encoding: str = "utf-8",
+    line_end: str = "\n",
 ) -> None:
     """Write a table atomically.
 
     Args:
         path: the file; its ending names the form. A .csv or .tsv file is compressed if .gz, .bz2 or .zst
             follows.
-        delimiter, above, encoding: of a text: between cells, the lines above the names, and its encoding.
+        delimiter, above, encoding, line_end: of a text: between cells, the lines above the names, its
+            encoding, and the end of a line.
     """
     import pandas
     import pyarrow as pa
@@ -1186,7 +1195,7 @@ def write_table(
                 raise pa.ArrowInvalid(f"column {nested[0]!r} holds lists or structures")
             compression = _COMPRESSIONS.get(path.suffix.lower())
             frame = table.to_pandas(types_mapper=pandas.ArrowDtype, ignore_metadata=True)
-            text = CsvText()
+            text = CsvText() if line_end == "\n" else io.StringIO(newline="")
             frame.to_csv(text, sep="\t" if kind == ".tsv" else delimiter, index=False, lineterminator="\r\n")
             with sink if compression is None else pa.CompressedOutputStream(sink, compression) as stream:
                 stream.write((above + text.getvalue()).encode(encoding))

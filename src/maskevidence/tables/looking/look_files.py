@@ -55,7 +55,7 @@ def write_look(look: Looked, folder: Path) -> None:
         as_text = raw.first_line > 0 and is_text(target)
         whole, layout = with_rows_apart(_filled(look, as_text=as_text), raw), {}
         if as_text:
-            layout = {"above": raw.above, "encoding": raw.encoding}
+            layout = {"above": raw.above, "encoding": raw.encoding, "line_end": raw.line_end}
         write_table(whole, target, raw.delimiter, **layout)
     names, rows = _errors(look)
     write_atomic(folder / SD, csv_text(names, rows))
