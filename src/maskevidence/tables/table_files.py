@@ -40,7 +40,6 @@ from maskevidence.core.support.sources import (
     reading_parquet,
 )
 from maskevidence.core.table import Table, as_table, place_of
-from maskevidence.core.tokens import column_names
 from maskevidence.tables.category_columns import column_of
 from maskevidence.tables.reading.columns import (
     ENOUGH_ROWS,
@@ -291,6 +290,8 @@ def dated_table(data: Any, like: Mapping[str, Any] = {}) -> Table:
     """
     import pyarrow as pa
     from pyarrow import types
+
+    from maskevidence.core.tokens import column_names  # torch comes with it
 
     frame, forms = data, dict[str, Any]()
     options = FileOptions(day_0={name: form.origin for name, form in like.items() if hasattr(form, "origin")})

@@ -80,7 +80,8 @@ def test_a_network_is_chosen_where_its_first_fold_is_ahead(depends: bool) -> Non
     assert ("ahead of" in notes[0]) == depends
 
 
-@pytest.mark.parametrize("depends", [True, pytest.param(False, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("depends", [True, False])
 def test_a_network_is_chosen_where_it_fills_one_column_better(depends: bool) -> None:
     """It is not judged by the evidence of the other columns, and learns the column with holes alone."""
     draw = np.random.default_rng(2)
