@@ -214,7 +214,8 @@ class WordJudge(CellJudge):
         """The share of right cells among those of rare words that look as wrong; 0 for cells of other words.
 
         Words of more than three cells, which are right, tell how many right ones look so, as if no other row
-        had them: town 20 beside town 21.
+        had them: town 20 beside town 21. How many right words are rare is told by those of four to six and of
+        seven to nine cells, each for two cells, as M₂ and M₃ in `called`.
         """
         spelling = self.words[j]
         assert spelling is not None
