@@ -5,7 +5,9 @@ kind (`OptionsOf`). MODEL is looked up first among the words that were typed, an
 options.
 """
 
+import codecs
 import inspect
+import io
 import os
 import shlex
 import sys
@@ -31,7 +33,6 @@ from maskevidence.command.failures import (
     say,
     typed_arguments,
     unforeseen_failure,
-    write_readably,
 )
 from maskevidence.command.options import (
     Argument,
@@ -63,6 +64,10 @@ from maskevidence.core.show.words import plain
 from maskevidence.core.support.checks import address_limit
 
 _MAX_WHOLE = 2**63 - 1
+_READABLE = "maskevidence.readable"  # name of the handler for characters that the output's encoding lacks
+_IN_ASCII = str.maketrans(
+    {"\N{MINUS SIGN}": "-", "±": "+/-", "×": "x", "─": "-", "●": "*", "┊": "|", "–": "-", "…": "..."}
+)
 
 Which = str  # a kind's name; "some": options that any kind has; "all": options that all kinds have
 
@@ -417,6 +422,31 @@ def _write_buffers() -> None:
         import ctypes
 
         ctypes.CDLL(None).fflush(None)
+
+
+def write_readably(stream: object) -> None:
+    """Replace characters that an output's encoding lacks, so that every text can be written.
+
+    Args:
+        stream: an output of this process; one of another kind than a text file's is left as it is.
+
+    Example:
+        >>> stream = io.TextIOWrapper(io.BytesIO(), encoding="latin-1")
+        >>> write_readably(stream)
+        >>> _ = stream.write("\N{MINUS SIGN}1 é \N{CYRILLIC SMALL LETTER A}"), stream.flush()
+        >>> stream.buffer.getvalue()
+        b'-1 \\xe9 \\\\u0430'
+    """
+    if isinstance(stream, io.TextIOWrapper):
+        codecs.register_error(_READABLE, _in_ascii)
+        stream.reconfigure(errors=_READABLE)
+
+
+def _in_ascii(error: UnicodeError) -> tuple[str | bytes, int]:
+    """Replace unencodable characters by a similar ASCII sign or their code points."""
+    assert isinstance(error, UnicodeEncodeError)
+    text = error.object[error.start : error.end].translate(_IN_ASCII)
+    return text.encode("ascii", "backslashreplace").decode(), error.end
 
 
 def show(result: Result, json: str | None) -> None:

@@ -1,8 +1,6 @@
 """What the command line says where a command fails, in one line, and its exit code."""
 
-import codecs
 import errno
-import io
 import select
 import sys
 import traceback
@@ -16,10 +14,6 @@ from maskevidence.core.support.checks import is_out_of_memory
 from maskevidence.core.support.provenance import without_passwords
 
 DEBUG = "--debug"
-_READABLE = "maskevidence.readable"  # name of the handler for characters that the output's encoding lacks
-_IN_ASCII = str.maketrans(
-    {"\N{MINUS SIGN}": "-", "±": "+/-", "×": "x", "─": "-", "●": "*", "┊": "|", "–": "-", "…": "..."}
-)
 
 
 def interrupted(words: list[str]) -> str:
@@ -94,31 +88,6 @@ def unforeseen_failure(error: BaseException) -> int:
         say(traceback.format_exc())
     say(message if DEBUG in sys.argv else f"{message} ({DEBUG} shows the traceback)")
     return 70
-
-
-def write_readably(stream: object) -> None:
-    """Replace characters that an output's encoding lacks, so that every text can be written.
-
-    Args:
-        stream: an output of this process; one of another kind than a text file's is left as it is.
-
-    Example:
-        >>> stream = io.TextIOWrapper(io.BytesIO(), encoding="latin-1")
-        >>> write_readably(stream)
-        >>> _ = stream.write("\N{MINUS SIGN}1 é \N{CYRILLIC SMALL LETTER A}"), stream.flush()
-        >>> stream.buffer.getvalue()
-        b'-1 \\xe9 \\\\u0430'
-    """
-    if isinstance(stream, io.TextIOWrapper):
-        codecs.register_error(_READABLE, _in_ascii)
-        stream.reconfigure(errors=_READABLE)
-
-
-def _in_ascii(error: UnicodeError) -> tuple[str | bytes, int]:
-    """Replace unencodable characters by a similar ASCII sign or their code points."""
-    assert isinstance(error, UnicodeEncodeError)
-    text = error.object[error.start : error.end].translate(_IN_ASCII)
-    return text.encode("ascii", "backslashreplace").decode(), error.end
 
 
 def say(line: str) -> None:
