@@ -90,7 +90,7 @@ def _lengths(tokenizer: Any, texts: list[str]) -> np.ndarray:
 
 
 def reactions(n_texts: int, longest: int = 256) -> tuple[me.models.MaskedLM, me.Tokens] | None:
-    """A small ALBERT and reactions of at most so many tokens; None if its package is not installed."""
+    """A small ALBERT, and reactions of at most `longest` tokens; None if rxnmapper is not installed."""
     model = smiles_model()
     if model is None:
         return None

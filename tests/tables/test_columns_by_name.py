@@ -299,7 +299,7 @@ def test_kinds_are_of_the_labels() -> None:
     net = me.models.MaskedNetwork(n_features=3)
     net.declare(table, {2: "category"})
     assert [column.kind for column in net._declared or ()] == ["number", "category", "number"]
-    with pytest.raises(me.InputError, match="there is no column 0 to have a kind; there are 1, 2, 3"):
+    with pytest.raises(me.InputError, match="kinds names column 0, which does not exist; there are 1, 2, 3"):
         net.declare(table, {0: "number"})
 
 

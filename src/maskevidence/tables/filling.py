@@ -384,7 +384,7 @@ def possible_filling(table: Table, filling: Filling, holes: Bool[np.ndarray, "N 
 
 
 def _ends(table: Table, name: str, low: float = -np.inf) -> Float64[np.ndarray, "2 N"]:
-    """The ends of the interval of each cell of a column; infinity, and `low`, where it is no limit."""
+    """The bounds that limits such as <0.5 set on cells of a column; `low` and infinity for others."""
     place = {int(key): k for k, key in enumerate(table.ids)}
     ends = np.full((2, len(table)), [[low], [np.inf]])
     for row, both in table.limits.get(name, {}).items():

@@ -126,7 +126,7 @@ NAMES: dict[str, Callable[[int], str]] = {
 
 @pytest.mark.parametrize("named", NAMES)
 def test_right_names_that_are_one_edit_apart_are_not_called(named: str) -> None:
-    """Of town 20 x beside town 21 x the rarer one is no typing error, since common ones are as close."""
+    """A rare "town 20 x" is not a typing error for "town 21 x": common names are just as close."""
     for seed in (1, 2):
         assert not me.wrong_cells("mixture-transition", places_of(400, seed, NAMES[named], 60)).called.any()
 

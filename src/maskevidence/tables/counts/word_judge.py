@@ -12,7 +12,7 @@ from maskevidence.core.support.checks import some_of
 from maskevidence.core.support.progress import progress
 from maskevidence.core.table import with_values
 from maskevidence.tables.counts.column_codes import cells_of
-from maskevidence.tables.counts.counted import ALL, Own
+from maskevidence.tables.counts.counted import ALL, Batch, Own
 from maskevidence.tables.counts.mixture_transition import MixtureTransition
 from maskevidence.tables.counts.spelling import Near, habits, log_any, rough_shape
 from maskevidence.tables.wrong_cells.cell_search import CellJudge, Cells, Facts, Judged
@@ -92,17 +92,16 @@ class WordJudge(CellJudge):
         as_most = alike > counts.sum() / 2
         return _Spelling(self.counted.near[j], habits(words, counts), odd, whatever, counts, as_most)
 
-    def log_wrong(self, rows: _Rows, everywhere: bool = True) -> _Rows:
+    def log_wrong(self, rows: _Rows, everywhere: bool = True, given: _Rows | None = None) -> _Rows:
         """log q of each cell, nats.
 
         Args:
             everywhere: whether a rare word may be wrong in all its cells, even by no typing error, and a
                 second writing wherever it stands.
+            given: log p of each cell given the rest of its row, if known.
         """
-        seen, visible = ~np.isnan(rows), np.zeros(rows.shape, dtype=bool)
-        places = np.arange(len(rows))
-        marginal = self._marginal(rows)
-        given = self._alone(rows, visible, places)
+        seen, marginal = ~np.isnan(rows), self._marginal(rows)
+        given = self._alone(rows, np.zeros_like(seen)) if given is None else given
         wrong, own = np.full(rows.shape, np.nan), self.own
         for j, spelling in enumerate(self.words):
             there = np.flatnonzero(seen[:, j])
@@ -138,6 +137,11 @@ class WordJudge(CellJudge):
     def _left_out(self, places: _Ints) -> Own | None:
         """The training rows at these places, which are not counted."""
         return None if self.own is None else self.own.take(places)
+
+    def _others_of(self, rows: _Rows, j: int, places: _Ints) -> Batch:
+        """Rows in codes, without a column; `places` are those of the rows in the search."""
+        visible = ~np.isnan(rows) & (np.arange(rows.shape[1]) != j)
+        return self.counted.batch(np.where(visible, rows, np.nan), visible, self._left_out(places))
 
     def _log_each(self, rows: _Rows, asked: Cells, visible: Cells, places: _Ints) -> _Rows:
         """log p of the cells asked for given the visible ones."""
@@ -304,14 +308,12 @@ class WordJudge(CellJudge):
                 continue
             written, at = rows[row[these], j], row[these]
             place = np.searchsorted(self.counted.listed[j], written)
-            visible = ~np.isnan(blank[these])
-            visible[:, j] = False
-            batch = self.counted.batch(np.where(visible, blank[these], np.nan), visible, self._left_out(at))
+            batch = self._others_of(blank[these], j, at)
             likeliest, _ = self.model.likeliest(j, batch, without=written)
             near, which = _pairs(spelling.near, place)
             which = np.concatenate([np.arange(len(at)), which])
             meant = np.concatenate([np.searchsorted(self.counted.listed[j], likeliest), near.meant])
-            log_p = self._log_meant(j, np.where(visible, blank[these], np.nan), which, meant, at[which])
+            log_p = self._log_meant(j, blank[these], which, meant, at[which])
             other = spelling.log_whatever[place]
             typed = np.concatenate([np.full(len(at), -np.inf), near.log_typed])
             joint = log_p + np.logaddexp(typed - np.log(_DISTRIBUTIONS), other[which])
@@ -348,13 +350,14 @@ class WordJudge(CellJudge):
         with progress("checking calls", 3) as advance:
             for more in range(3):
                 self.own = Own(own.cells, own.copies + more)
-                wrong = self.log_wrong(rows, everywhere=False)
-                each = wrong - self._alone(rows, hidden, np.arange(len(rows)))
+                whole = self._alone(rows, np.zeros_like(hidden))
+                wrong = self.log_wrong(rows, everywhere=False, given=whole)
+                each = wrong - self._alone(rows, hidden)
                 again, _ = self._judged_again(rows, wrong, hidden, each)
                 given = wrong - again
                 again = np.where(self._ordinary(rows, given, more), -np.inf, again)
-                whole = np.fmax(given, self._alone(rows, np.zeros_like(hidden)))  # hidden cells may be right
-                broken = np.where(others - more >= _RARE, _exceptions(whole - marginal, of_known), -np.inf)
+                most = np.fmax(given, whole)  # hidden cells may be right
+                broken = np.where(others - more >= _RARE, _exceptions(most - marginal, of_known), -np.inf)
                 levels.append(again if not more else np.fmax(levels[-1], again))
                 breaks.append(broken if not more else np.fmax(breaks[-1], broken))
                 advance(1)
@@ -386,11 +389,7 @@ class WordJudge(CellJudge):
         for j in range(rows.shape[1]):
             there = np.flatnonzero(breaks[:, j] >= _LEAST)
             if len(there):
-                visible = ~np.isnan(rows[there]) & (np.arange(rows.shape[1]) != j)
-                batch = self.counted.batch(
-                    np.where(visible, rows[there], np.nan), visible, self._left_out(there)
-                )
-                found[there, j] = self.model.said(j, batch) < _HALF
+                found[there, j] = self.model.said(j, self._others_of(rows[there], j, there)) < _HALF
         return found
 
     def _others(self, rows: _Rows) -> Int64[np.ndarray, "N D"]:

@@ -152,7 +152,7 @@ def declared_columns(
     strange = [name for name in known if name not in position]
     if strange:
         raise InputError(
-            f"there is no column {strange[0]!r} to have a kind; there are "
+            f"kinds names column {strange[0]!r}, which does not exist; there are "
             f"{', '.join(names or ()) or table.shape[1]}"
         )
     kind_of = {position[name]: kind for name, kind in known.items()}
