@@ -542,7 +542,10 @@ BAD = {
         "column 'a' has no observed value",
     ),
     "an unknown kind": (lambda m: m.fit(np.eye(5), kinds={0: "binary"}), "yes/no, category, number"),
-    "an unknown column": (lambda m: m.fit(np.eye(5), kinds={"x": "number"}), "no column 'x'"),
+    "an unknown column": (
+        lambda m: m.fit(np.eye(5), kinds={"x": "number"}),
+        "names column 'x', which does not exist",
+    ),
     "a yes/no of three": (
         lambda m: m.fit(np.arange(15.0).reshape(3, 5), kinds={0: "yes/no"}),
         "has 3; call it a number",
