@@ -109,7 +109,7 @@ ANY = {
     "farther dates": (pd.Series(np.array(["29999-12-31", "2024-01-01"] * 30, "datetime64[s]")), "words"),
     "farthest dates": (pd.Series(np.array(["2900000-12-31", "2024-01-01"] * 30, "datetime64[s]")), "words"),
     "categories of dates": (pd.Series(pd.Categorical(pd.to_datetime(["2024-01-31"] * 60))), "date"),
-    "long numbers": (pd.Series([2**70, 2**71] * 30, dtype=object), "number"),
+    "long numbers": (pd.Series([2**70, 2**71] * 30, dtype=object), "words"),
     "surrogates": (pd.Series(["a\ud800", "b"] * 30, dtype=object), "words"),
 }
 

@@ -123,8 +123,8 @@ READ: dict[str, tuple[str, list[list[float]], list[str]]] = {
         ["the first line was taken for the names of the columns, though '1', '2' are numbers"],
     ),
     "of large numbers that are not whole": (
-        "a,b\n1e20,1\n9007199254740993.0,2\n",
-        [[1e20, 1], [2**53, 2]],
+        f"a,b\n1e20,1.5\n9007199254740993.0,{2**63 + 1}\n",
+        [[1e20, 1.5], [2**53, 2**63]],
         [],
     ),
     "of 2^53 itself": (f"a\n{2**53}\n{-(2**53)}\n", [[2.0**53], [-(2.0**53)]], []),
@@ -216,7 +216,7 @@ def columns_of(write: Callable[..., None] = parquet.write_table, **columns: Any)
 
 NAMES = "name,a,b,c\nx,1,2,3\n"
 NOT_UTF_8 = {"name": pa.array([b"a", b"\xff"]).view(pa.string()), "a": [1.0, 2.0]}
-BEYOND = "the whole number 9007199254740993 in column '{}', "
+BEYOND = "has text in column '{}', {}: '{}' ({} with leading zeros or too many digits: codes, not numbers)"
 REFUSED: list[tuple[str, str | bytes, dict[str, Any], str]] = [
     ("t.csv", "", {}, "is empty; give a table with at least one row"),
     ("t.csv", "a,b\n", {}, "has no rows; give a table with at least one"),
@@ -312,19 +312,21 @@ REFUSED: list[tuple[str, str | bytes, dict[str, Any], str]] = [
     ("t.parquet", columns_of(a=[1.0, 2.0], w=[b"A", b"B"]), {"one_hot": ["w"]}, "which are not words"),
     ("t.csv", NAMES, {"id_column": ""}, "has no column ''; it has name, a, b, c"),
     # whole numbers that float64 cannot hold, which would be rounded
-    ("t.npy", npy(np.array([[2**53 + 1, 1], [2**53 + 3, 2]])), {}, BEYOND.format("c0")),
-    ("t.parquet", columns_of(a=[2**53 + 1, 2]), {}, BEYOND.format("a")),
+    (
+        "t.npy",
+        npy(np.array([[2**53 + 1, 1], [2**53 + 3, 2]])),
+        {},
+        BEYOND.format("c0", "row 0 (from 0)", 2**53 + 1, "2 cells"),
+    ),
     (
         "t.parquet",
         columns_of(a=pa.array([Decimal(1), Decimal(2**53 + 1)], pa.decimal128(30, 0))),
         {},
-        BEYOND.format("a") + "row 1 (from 0)",
+        BEYOND.format("a", "row 1 (from 0)", 2**53 + 1, "1 cell"),
     ),
-    ("t.csv", f"a,b\n1,{2**63}\n2,{2**63 + 1}\n", {}, f"number {2**63} in column 'b', line 2, beyond 2^53"),
-    ("t.csv", f"a,b\n1,1.5\n2,{2**63 + 1}\n", {}, f"number {2**63 + 1} in column 'b', line 3, beyond 2^53"),
-    ("t.csv", f"a,b\n1,\n2,-{10**30}\n", {}, f"number -{10**30} in column 'b', line 3, beyond 2^53"),
-    ("t.csv", f"a,b\n1,1.5\n2,{2**53 + 1}\n", {}, BEYOND.format("b") + "line 3, beyond 2^53"),
-    ("t.csv", "a,b\n1, 1\n2, 9007199254740993\n", {}, BEYOND.format("b") + "line 3, beyond 2^53"),
+    ("t.csv", f"a,b\n1,{2**63}\n2,{2**63 + 1}\n", {}, BEYOND.format("b", "line 2", 2**63, "2 cells")),
+    ("t.csv", f"a,b\n1,5\n2,-{10**30}\n", {}, BEYOND.format("b", "line 3", -(10**30), "1 cell")),
+    ("t.csv", f"a,b\n1,1\n2, {2**53 + 1}\n", {}, BEYOND.format("b", "line 3", f" {2**53 + 1}", "1 cell")),
     # digits that are not 0 to 9
     *(
         ("t.csv", f"a,b\n1,2\n5,5\n{cell},3\n", {}, f"has text in column 'a', line 4: '{cell}'")

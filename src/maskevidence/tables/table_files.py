@@ -841,7 +841,6 @@ class _Converted:
         elif self._is_unused(name, read):
             self.findings.append(left_out(one))
         elif read.values is not None:
-            _check_exact(name, read.values, cells, self.raw)
             parts = {name: read.values}
             self.findings += read.findings
         elif read.cells is not None and selection.words and name not in selection.numbers:
@@ -1000,25 +999,6 @@ def _refusal(file: str, columns: list[ReadColumn], selection: FileOptions) -> st
     words = f"--categories {listed} calls {them} {category}"
     remedies.append(words if selection.words else "the model auto takes words as they are")
     return f"{file!r} has {cause}; give numbers only: {', '.join(remedies)}"
-
-
-def _check_exact(name: str, values: Float64[np.ndarray, " N"], column: Any, raw: RawTable) -> None:
-    """Refuse whole numbers beyond 2^53: in float64, different numbers would become equal."""
-    if not max(-np.fmin.reduce(values), np.fmax.reduce(values)) >= MAX_WHOLE:
-        return
-    for row in np.flatnonzero(np.abs(values) >= MAX_WHOLE).tolist():
-        cell = column[row].as_py()
-        try:
-            number = int(cell)
-        except (ValueError, OverflowError):  # text such as 1e20
-            continue
-        whole = isinstance(cell, str) or number == cell
-        if whole and not isinstance(cell, float) and abs(number) > MAX_WHOLE:
-            raise InputError(
-                f"{raw.name!r} has the whole number {number} in column {name!r}, "
-                f"{place_of(row, raw.lines)}, beyond 2^53, which would be rounded; leave the column "
-                "out if it holds identifiers (--drop or --id-column), or subtract an offset"
-            )
 
 
 def _notes(table: Table, raw: RawTable, id_column: str | None) -> list[str]:

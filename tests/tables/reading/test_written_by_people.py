@@ -118,6 +118,11 @@ WORDS = [
     ("houses", ["12a", "12b", "14", "9"]),
     ("floors", ["1. OG", "2. OG", "EG"]),
     ("samples", ["sample 2024-01-05", "sample 2024-01-06"]),
+    ("orders", ["756247381085762037", "756247381085762038", "-5"]),
+    ("articles", ["4012345678901", "4e018197235378", "4018197235378"]),
+    ("hex", ["12A4", "12E5", "4e10", "13B1"]),
+    ("post codes with slips", ["01067", "99084", "04109", "80331", "10115", "0106"] * 2 + ["O1067"]),
+    ("seasons", ["2020 SS", "2021 FW", "2021 SS"]),
 ]
 ROWS = "".join(f"{k % 5},{k * 2 % 5}\n" for k in range(12))
 FILES = [
@@ -165,7 +170,53 @@ def test_columns(tmp_path: Path, case: str, cells: list[str], kind: str, values:
 def test_words(tmp_path: Path, case: str, words: list[str]) -> None:
     path = tmp_path / "t.csv"
     path.write_text(table(words * 5))
-    assert read_table(path, words=True).levels["p"] == tuple(sorted(words)), case
+    assert read_table(path, words=True).levels["p"] == tuple(sorted({*words})), case
+
+
+@pytest.mark.parametrize("case", ["orders", "post codes with slips"])
+def test_a_code_is_filled_as_it_is_written(tmp_path: Path, case: str) -> None:
+    path, filled = tmp_path / "t.csv", tmp_path / "f.csv"
+    cells = dict(WORDS)[case] * 5
+    path.write_text(table(["", *cells]))
+    fill_table("auto", str(path), ImputeOptions(filled))
+    with filled.open(newline="") as file:
+        first, *others = [row[0] for row in csv.reader(file, delimiter=";")][1:]
+    assert first in cells
+    assert others == cells
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "frame"])
+def test_ids_beyond_2_53_are_left_out_and_stay_as_they_are(tmp_path: Path, kind: str) -> None:
+    path, rng = tmp_path / f"t.{kind}", np.random.default_rng(0)
+    x = rng.normal(size=(60, 2)).round(3)
+    frame = pd.DataFrame({"id": rng.integers(10**17, 10**18, 60), "a": x[:, 0], "b": x[:, 1]})
+    frame.loc[7, "a"] = np.nan
+    if kind == "csv":
+        frame.to_csv(path, index=False)
+    else:
+        frame.to_parquet(path)
+    found = describe(frame if kind == "frame" else path)
+    assert (found["id"].kind, found["id"].used_as) == ("id", None)
+    said = [each.sentence() for each in found.findings]
+    assert any("names of rows (60 different words in 60 cells): left out" in each for each in said)
+    if kind != "frame":
+        fill_table("gaussian", str(path), ImputeOptions(tmp_path / f"f.{kind}"))
+        filled = getattr(pd, f"read_{kind}")(tmp_path / f"f.{kind}")
+        assert filled["id"].tolist() == frame["id"].tolist()
+        assert not np.isnan(filled["a"]).any()
+
+
+def test_article_numbers_are_said_to_be_ids_in_any_column(tmp_path: Path) -> None:
+    """Unlike times in seconds that rise with the rows, and prices."""
+    rng, path = np.random.default_rng(0), tmp_path / "t.csv"
+    frame = pd.DataFrame({"a": rng.normal(size=80).round(3)})
+    frame["article"] = 4 * 10**12 + rng.integers(0, 10**11, 80)
+    frame["price"] = rng.integers(100_000, 999_999, 80)
+    frame.to_csv(path, index=False)
+    found = describe(path)
+    assert [found[name].kind for name in frame] == ["number", "id", "number"]
+    (said,) = (each for each in found.findings if each.what == "id")
+    assert (said.column, said.option) == ("article", "--id-column article, or --drop article")
 
 
 @pytest.mark.parametrize(("case", "text"), FILES)

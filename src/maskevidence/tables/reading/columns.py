@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Float64, Int64
 
 from maskevidence.core.show.words import count
-from maskevidence.core.support.checks import MISSING, NUMBER, is_number, typed
+from maskevidence.core.support.checks import MAX_WHOLE, MISSING, NUMBER, is_number, typed
 from maskevidence.tables.reading.dates import COMPACT, DateForm, Order, days_since_first, read_dates
 from maskevidence.tables.reading.description import (
     DECIDE,
@@ -46,6 +46,8 @@ FIRST_COMPACT = 19000101  # the first of the whole numbers that may be days
 _NUMBERS = 0.9  # share of numbers that makes a column one of numbers
 _MOST_CODES = 3  # repeated words among numbers
 _OFTEN = 3  # fewest cells of a repeated word among numbers
+_REASONS = ("mixed", "leading zeros")  # findings that say why a column is one of words
+_WHOLE = "-?[0-9]+([eE][0-9]{4,})?"  # also codes such as 4e018197235378
 _SAMPLE = 2000  # cells of a column of plain numbers whose marks are looked at
 _TRUTHS = (
     "yes y true t ja j oui o si sí sì sim on 1 wahr vrai verdadero vero да tak はい",
@@ -178,7 +180,7 @@ def read_columns(
     for name, column in columns.items():
         if types.is_dictionary(column.type):
             column = column.cast(column.type.value_type)
-        if name in choices.of_words:
+        if name in choices.of_words or (name not in choices.numbers and _would_be_rounded(column)):
             cells_of = ["" if cell is None else str(cell) for cell in column.to_pylist()]
             later[name] = _different(
                 pa.chunked_array([arrow_texts(cells_of, pa.large_string())]), lines, choices
@@ -209,6 +211,15 @@ def _since(column: ReadColumn, day_0: str | None) -> ReadColumn:
         return column
     days = (np.datetime64(form.origin, "D") - np.datetime64(day_0, "D")).astype(float)
     return replace(column, values=column.values + days, form=replace(form, origin=day_0))
+
+
+def _would_be_rounded(column: Any) -> bool:
+    """Whether a typed column has whole numbers beyond 2^53, which float64 takes for equal."""
+    from pyarrow import compute, types
+
+    if not types.is_integer(column.type) and not (types.is_decimal(column.type) and column.type.scale == 0):
+        return False
+    return any(abs(end or 0) > MAX_WHOLE for end in compute.min_max(column).as_py().values())
 
 
 def _typed(name: str, column: Any, choices: FileOptions) -> ReadColumn:
@@ -296,8 +307,8 @@ def _with_mark(
         return None, signs
     if name in choices.numbers:
         return values, signs
-    whole = not np.isinf(values).any() and bool((np.isnan(values) | (np.floor(values) == values)).all())
-    if whole and some("^0[0-9]"):
+    whole = bool((np.isnan(values) | (np.floor(values) == values)).all())
+    if whole and some("^0[0-9]|[0-9]{16}|[eE][0-9]{4}"):
         return None, signs  # codes such as 02208, perhaps
     if mark == "." and not signs.point and some("[.]"):
         signs = proofs(compute.unique(compute.drop_null(cells)))
@@ -397,17 +408,32 @@ def _decided(
     base = ColumnDescription(name, "words", "words", n_cells, n_missing, n_different=len(cells.texts))
     if name in choices.of_words:
         return _of_words(base, cells, choices)
-    codes = [k for k, text in enumerate(cells.texts) if re.fullmatch("0[0-9]+", text)]
-    if codes and not said and all(re.fullmatch("[0-9]+", text) for text in cells.texts):
-        at = cells.at(codes)
-        note = f"{count(len(at), 'cell')} with leading zeros: codes, not numbers"
-        found = finding("leading zeros", name, at, note, f"--numbers {typed([name])}", LOOK)
-        return _of_words(replace(base, why=note), cells, choices, found)
+    if not said and (found := _on_codes(name, cells)) is not None:
+        return _of_words(replace(base, why=found.assumed), cells, choices, found)
     n_compact = cells.number(map(COMPACT.fullmatch, cells.texts))
     of_dates = n_compact >= _NUMBERS * (n_cells - n_missing) and (not said or name in choices.day_0)
     read = None if of_dates else _as_numbers(base, cells, choices, file, delimiter)
     read = read or _as_dates(base, cells, choices)
     return _of_words(base, cells, choices) if read is None else read
+
+
+def _on_codes(name: str, cells: Cells) -> Finding | None:
+    """A finding on whole numbers of which some can only be codes; other words may stand among them."""
+    whole = {k: text for k, text in enumerate(cells.texts) if cells.parsed[k] is not None}
+    codes = [k for k, text in whole.items() if _is_code(text)]
+    few = 2 * cells.number(cells.parsed) < sum(cells.counts)  # of words, whatever these are
+    if few or not codes or not all(re.fullmatch(_WHOLE, text) for text in whole.values()):
+        return None
+    at = cells.at(codes)
+    note = f"{count(len(at), 'cell')} with leading zeros or too many digits: codes, not numbers"
+    return finding("leading zeros", name, at, note, f"--numbers {typed([name])}", LOOK)
+
+
+def _is_code(text: str) -> bool:
+    """Whether digits have a zero in front, an exponent of no number, or a value that float64 would round."""
+    if re.fullmatch("-?[0-9]{16,}", text) and abs(int(text)) > MAX_WHOLE:
+        return True
+    return re.fullmatch("0[0-9]+|[0-9]+[eE][0-9]{4,}", text) is not None
 
 
 class _Others(NamedTuple):
@@ -453,11 +479,12 @@ def _as_numbers(
         return ReadColumn(refused, refusal=_two_readings(cells, signs), cells=cells)
     read = read_numbers(cells.texts, cells.counts, decimal, choices.thousands)
     values = np.append(read.values, np.nan)
-    letters = Counter[str]()  # glued to a number, as in 12a and 12b
+    letters = Counter[str]()  # behind a number, as in 12a and 12b, or in 2020 SS and 2021 FW
     for cell, n in zip(cells.parsed, cells.counts, strict=True):
-        letters[cell.suffix if cell is not None and len(cell.suffix) == 1 else ""] += n
+        if cell is not None and (len(cell.suffix) == 1 or not (cell.is_amount or len(cell.unit) == 1)):
+            letters[cell.suffix.lstrip()] += n
     rarer = sorted(n for letter, n in letters.items() if letter.isalpha())[:-1]
-    if sum(rarer) > (1 - _NUMBERS) * letters.total() and not said:
+    if sum(rarer) > (1 - _NUMBERS) * sum(cells.counts) and not said:
         return None
     others = _others(cells, (~np.isnan(values[:-1])).tolist(), said, read.other_writing)
     if others is None:
@@ -662,10 +689,11 @@ def _of_words(base: ColumnDescription, cells: Cells, choices: FileOptions, *foun
         hint = f"--missing {_as_typed([*dict.fromkeys(cell.text.strip() for cell in holes)])}"
         found += (finding("missing words", name, holes, note, f"{hint} if that means missing"),)
     no_number = [
-        cell is None and not is_plain(text) for cell, text in zip(cells.parsed, cells.texts, strict=True)
+        (cell is None and not is_plain(text)) or _is_code(text)
+        for cell, text in zip(cells.parsed, cells.texts, strict=True)
     ]
     (first,) = cells.at_rows([int(np.argmax(cells.codes == int(np.argmax(no_number))))])
-    word = "".join([str(first), *(f" ({each.assumed})" for each in found if each.what == "mixed")])
+    word = "".join([str(first), *(f" ({each.assumed})" for each in found if each.what in _REASONS)])
     used = None if unique else base.used_as
     described = replace(base, kind=kind, why=why, used_as=used, n_numbers=n_numbers)
     return ReadColumn(described, findings=found, cells=cells, word=word)

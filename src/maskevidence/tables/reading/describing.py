@@ -33,6 +33,7 @@ from maskevidence.tables.reading.numbers import decimals_of
 from maskevidence.tables.reading.table_notes import note_on_codes, note_on_copies
 
 _ROWS_OF_IDS, _FEWEST_OF_IDS, _DIFFERENT = 50, 10_000, 0.9  # rows, size and share of numbers that name rows
+_DIGITS_OF_IDS = 8  # in other columns than the first: fewest of an article number
 _RELATED = 3.5  # standard errors of a rank correlation
 _REMEDY = re.compile(": (?=give |write )")  # before what a refusal asks for
 _FEW_CODES = 3  # different whole numbers that may be codes
@@ -66,16 +67,16 @@ def described(
     full = {key: _numbers(column) for key, column in read.items()}
     full = {key: values for key, values in full.items() if not np.isnan(values).all()}
     of_numbers = [key for key in full if read[key].values is not None]
-    if of_numbers and of_numbers[0] == next(iter(read)) and all_columns[0].kind == "number":
-        first, *others = (
-            full[key] for key in [of_numbers[0], *(key for key in full if key != of_numbers[0])]
-        )
-        if _names_rows(first, others):
-            why = "whole numbers, nearly all different and without relation to another column, come first"
-            options = f"--id-column {typed(of_numbers[:1])}, or --drop {typed(of_numbers[:1])}"
-            note = f"{why}: they may name the rows, and are read as numbers"
-            all_columns[0] = replace(all_columns[0], kind="id", why=why)
-            found.append(Finding("id", of_numbers[0], len(first), (), note, options, LOOK))
+    for place, one in enumerate(all_columns):
+        others = [values for key, values in full.items() if key != one.name]
+        if one.kind != "number" or one.name not in full or not _names_rows(full[one.name], others, not place):
+            continue
+        why = "whole numbers, nearly all different and without relation to another column"
+        why += ", come first" if not place else ", have as many digits each"
+        options = f"--id-column {typed([one.name])}, or --drop {typed([one.name])}"
+        note = f"{why}: they may name the rows, and are read as numbers"
+        all_columns[place] = replace(one, kind="id", why=why)
+        found.append(Finding("id", one.name, one.n_cells, (), note, options, LOOK))
     if full:
         found += _of_rows(np.column_stack(list(full.values())))
     if of_numbers:
@@ -85,7 +86,9 @@ def described(
     return TableDescription(name, n_rows, tuple(all_columns), tuple(found), **file)
 
 
-def _names_rows(column: Float64[np.ndarray, " N"], others: Sequence[Float64[np.ndarray, " N"]]) -> bool:
+def _names_rows(
+    column: Float64[np.ndarray, " N"], others: Sequence[Float64[np.ndarray, " N"]], is_first: bool
+) -> bool:
     """Whether numbers look like names of rows: long, whole, nearly all different, unlike other columns."""
     from scipy.stats import rankdata  # takes half a second to import
 
@@ -93,6 +96,9 @@ def _names_rows(column: Float64[np.ndarray, " N"], others: Sequence[Float64[np.n
     if len(known) < _ROWS_OF_IDS or known.min() < _FEWEST_OF_IDS or not (np.floor(known) == known).all():
         return False
     if len(np.unique(known)) < _DIFFERENT * len(known):
+        return False
+    digits = {len(f"{end:.0f}") for end in (known.min(), known.max())}
+    if not is_first and (len(digits) > 1 or min(digits) < _DIGITS_OF_IDS):
         return False
     rank = rankdata(column, nan_policy="omit")
     for other in others:

@@ -84,8 +84,10 @@ class Cell(NamedTuple):
 
     @property
     def is_amount(self) -> bool:
-        """Whether it is a number without doubt: no letters follow, or a usual unit."""
-        return not self.suffix or not self.unit[:1].isalpha() or self.unit in _KNOWN
+        """Whether it is a number without doubt: no letters follow, as in 12e5, or a usual unit."""
+        if not self.suffix:
+            return not self.exponent or not self.body.isdigit()
+        return not self.unit[:1].isalpha() or self.unit in _KNOWN | _SCALES
 
 
 @dataclass(frozen=True)
