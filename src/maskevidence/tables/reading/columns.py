@@ -47,7 +47,7 @@ _NUMBERS = 0.9  # share of numbers that makes a column one of numbers
 _MOST_CODES = 3  # repeated words among numbers
 _OFTEN = 3  # fewest cells of a repeated word among numbers
 _REASONS = ("mixed", "leading zeros")  # findings that say why a column is one of words
-_WHOLE = "-?[0-9]+([eE][0-9]{4,})?"  # also codes such as 4e018197235378
+_WHOLE = "[+-]?[0-9]+([eE][0-9]{4,}|[xX])?"  # also codes such as 4e018197235378 and 316148410X
 _SAMPLE = 2000  # cells of a column of plain numbers whose marks are looked at
 _TRUTHS = (
     "yes y true t ja j oui o si sí sì sim on 1 wahr vrai verdadero vero да tak はい",
@@ -430,10 +430,10 @@ def _on_codes(name: str, cells: Cells) -> Finding | None:
 
 
 def _is_code(text: str) -> bool:
-    """Whether digits have a zero in front, an exponent of no number, or a value that float64 would round."""
-    if re.fullmatch("-?[0-9]{16,}", text) and abs(int(text)) > MAX_WHOLE:
+    """Whether digits have a zero in front, an x or e that no number has, or a value that float64 rounds."""
+    if re.fullmatch("[+-]?[0-9]{16,}", text) and abs(int(text)) > MAX_WHOLE:
         return True
-    return re.fullmatch("0[0-9]+|[0-9]+[eE][0-9]{4,}", text) is not None
+    return re.fullmatch("0[0-9]+|[0-9]+[eE][0-9]{4,}|[0-9]{7,9}[xX]", text) is not None
 
 
 class _Others(NamedTuple):

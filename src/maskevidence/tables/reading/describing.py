@@ -93,12 +93,12 @@ def _names_rows(
     from scipy.stats import rankdata  # takes half a second to import
 
     known = column[~np.isnan(column)]
-    if len(known) < _ROWS_OF_IDS or known.min() < _FEWEST_OF_IDS or not (np.floor(known) == known).all():
-        return False
-    if len(np.unique(known)) < _DIFFERENT * len(known):
-        return False
     digits = {len(f"{end:.0f}") for end in (known.min(), known.max())}
-    if not is_first and (len(digits) > 1 or min(digits) < _DIGITS_OF_IDS):
+    long = len(digits) == 1 and min(digits) >= _DIGITS_OF_IDS
+    if not long and (not is_first or len(known) < _ROWS_OF_IDS or known.min() < _FEWEST_OF_IDS):
+        return False
+    different = len(np.unique(known))
+    if different < max(ENOUGH_ROWS, _DIFFERENT * len(known)) or not (np.floor(known) == known).all():
         return False
     rank = rankdata(column, nan_policy="omit")
     for other in others:
