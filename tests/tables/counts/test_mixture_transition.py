@@ -1,6 +1,9 @@
 """The mixture of conditionals by counts: a slow oracle, its distributions, holes, the doors."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -36,6 +39,19 @@ def mixed(n: int = 240, seed: int = 0) -> pd.DataFrame:
 @pytest.fixture(scope="module")
 def fitted() -> MixtureTransition:
     return me.models.MixtureTransition(n_features=5).fit(mixed())
+
+
+def test_a_fit_shows_its_progress_column_by_column(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[tuple[str, float]] = []
+
+    @contextmanager
+    def listening(what: str, total: float) -> Iterator[Any]:
+        yield lambda steps: told.append((what, steps / total))
+
+    for module in ("counted", "mixture_transition"):
+        monkeypatch.setattr(f"maskevidence.tables.counts.{module}.progress", listening)
+    me.models.MixtureTransition(n_features=5).fit(mixed(30))
+    assert told == [("counting words", 0.2)] * 5 + [("fit", 0.2)] * 5
 
 
 def hidden(tokens: Tokens, column: int) -> torch.Tensor:

@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Bool, Float64, Int64
 
 from maskevidence.core.support.keyed_random import first_copies
+from maskevidence.core.support.progress import progress
 from maskevidence.tables.counts.column_codes import cells_of, codes_of, log_far
 from maskevidence.tables.counts.pair_counts import PRIOR, PairCounts
 from maskevidence.tables.counts.spelling import Near, log_new, neighbours
@@ -94,19 +95,23 @@ class Counted:
         self.listed, self.n_each = list[np.ndarray](), list[np.ndarray]()
         self.near: dict[int, Near] = {}  # of the columns of words
         self._new, self._unseen = list[np.ndarray](), list[float]()  # log p_new of each; of all without a row
-        for j, (column, listed) in enumerate(zip(columns, words, strict=True)):
-            values, counts = np.unique(self.rows[~np.isnan(self.rows[:, j]), j], return_counts=True)
-            every = values if listed is None else np.union1d(values, np.arange(len(listed)))
-            every = np.array(column.values) if column.kind == "yes/no" else every
-            n_each = np.zeros(len(every), dtype=np.int64)
-            n_each[np.searchsorted(every, values)] = counts
-            named = [listed[int(v)] if listed is not None and v < len(listed) else f"{v:g}" for v in every]
-            self.listed.append(every)
-            self.n_each.append(n_each)
-            self.words.append(named if column.kind == "category" else None)
-            self._new.append(self._log_new(j))
-            others = np.exp(self._new[-1])[np.append(n_each == 0, True)].sum()
-            self._unseen.append(math.log(max(others, TINY)))
+        with progress("counting words", len(columns)) as advance:
+            for j, (column, listed) in enumerate(zip(columns, words, strict=True)):
+                values, counts = np.unique(self.rows[~np.isnan(self.rows[:, j]), j], return_counts=True)
+                every = values if listed is None else np.union1d(values, np.arange(len(listed)))
+                every = np.array(column.values) if column.kind == "yes/no" else every
+                n_each = np.zeros(len(every), dtype=np.int64)
+                n_each[np.searchsorted(every, values)] = counts
+                named = [
+                    listed[int(v)] if listed is not None and v < len(listed) else f"{v:g}" for v in every
+                ]
+                self.listed.append(every)
+                self.n_each.append(n_each)
+                self.words.append(named if column.kind == "category" else None)
+                self._new.append(self._log_new(j))
+                others = np.exp(self._new[-1])[np.append(n_each == 0, True)].sum()
+                self._unseen.append(math.log(max(others, TINY)))
+                advance(1)
         self._parts: dict[int, list[CountedPart]] = {}
 
     def _log_new(self, j: int) -> _Values:

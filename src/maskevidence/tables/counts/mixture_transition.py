@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from maskevidence.core.errors import InputError
 from maskevidence.core.model import Conditionals
 from maskevidence.core.support.checks import whole_number
+from maskevidence.core.support.progress import progress
 from maskevidence.core.tokens import Tokens
 from maskevidence.tables.base import keeping_dtype
 from maskevidence.tables.counts.counted import TINY, WAYS, Batch, CodedRows, Counted, CountedPart, Own
@@ -232,14 +233,16 @@ class MixtureTransition(DescribedTableModel):
         some = seen & (rng.random(seen.shape) < most)
         batches = [counted.batch(table[chosen], visible, own) for visible in (seen, some)]
         weights = np.full(tuple(like.shape), -30.0)
-        for j in range(self.n_features):
-            there = np.flatnonzero(seen[:, j])
-            parts = counted.parts(j)
-            answers = [counted.shares(parts, batch.take(there)) for batch in batches]
-            use, p = (np.concatenate(each).astype(np.float32) for each in zip(*answers, strict=True))
-            new = np.tile(counted.log_new(j, batches[0].take(there), spelled=True), 2)
-            weights[j, :2], found = _fitted_weights(use, p, new)
-            weights[j, [part.weight for part in parts]] = found
+        with progress("fit", self.n_features) as advance:
+            for j in range(self.n_features):
+                there = np.flatnonzero(seen[:, j])
+                parts = counted.parts(j)
+                answers = [counted.shares(parts, batch.take(there)) for batch in batches]
+                use, p = (np.concatenate(each).astype(np.float32) for each in zip(*answers, strict=True))
+                new = np.tile(counted.log_new(j, batches[0].take(there), spelled=True), 2)
+                weights[j, :2], found = _fitted_weights(use, p, new)
+                weights[j, [part.weight for part in parts]] = found
+                advance(1)
         with torch.no_grad():
             self.weights.copy_(torch.from_numpy(weights))
 
