@@ -179,23 +179,6 @@ class MixtureTransition(DescribedTableModel):
         large = log_w >= log_w.max() + math.log(_LEAST)
         return [part for part, kept in zip(parts, large, strict=True) if kept or part.given is None]
 
-    def values_of(self, column: int) -> Float64[Tensor, " V"] | None:
-        """All values of a discrete column, shape (V,), an unseen category last; None for a number."""
-        of = (self.described or [Column()] * self.n_features)[column]
-        values = [*of.values, max(of.values) + 1] if of.kind == "category" else list(of.values)
-        return torch.tensor(values, dtype=torch.float64, device=self.rows.device) if values else None
-
-    def strange_cell(self, tokens: Tokens, read: Bool[Tensor, "B D"]) -> tuple[int, int, str] | None:
-        for j, column in enumerate(self.described or ()):
-            if column.kind == "yes/no":
-                values = tokens.values[:, j].double()
-                strange = read[:, j] & (values != column.values[0]) & (values != column.values[1])
-                if bool(strange.any()):
-                    advice = "fit it to rows with all values, or call the column a number"
-                    known = "the model was fitted to {:g} and {:g} alone: ".format(*column.values)
-                    return int(strange.nonzero()[0, 0]), j, known + advice
-        return None
-
     # Fit
 
     def fit(self, x: object, *, kinds: Mapping[Any, str] | None = None, seed: int = 0) -> "MixtureTransition":
