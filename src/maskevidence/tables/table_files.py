@@ -85,10 +85,7 @@ _CHUNK = 2**26  # bytes unpacked per chunk
 _COPIES = 3  # copies of a CSV file's text in memory while it is read
 _LONG = 2**20  # bytes of a text that is worth a second way of reading
 _BLOCK = 2**12  # rows that are stacked at once
-_CELLS_NOTED, _FEWEST_NOTED = (
-    2**18,
-    1000,
-)  # cells and rows of a long table in which codes and copies are sought
+_CELLS_NOTED, _FEWEST_NOTED = 2**18, 1000  # cells, rows of a long table in which codes and copies are sought
 _HEAD = 2**13  # characters or cells inspected to guess a CSV file's format
 _MAX_TYPED = 30  # columns in an option suggested by an error
 _ALL = FileOptions()

@@ -544,9 +544,9 @@ def _on_writing(
 def _as_dates(base: ColumnDescription, cells: Cells, choices: FileOptions) -> ReadColumn | None:
     """Read a column of dates or times; None if it is not one."""
     sample = cells.texts[:: max(1, len(cells.texts) // 50)]
-    if read_dates(sample, [1] * len(sample)) is None:
-        return None
-    read = read_dates(cells.texts, cells.counts, choices.dates, said=choices.dates is not None)
+    read = read_dates(sample, [1] * len(sample))
+    if read is not None:
+        read = read_dates(cells.texts, cells.counts, choices.dates, said=choices.dates is not None)
     if read is None:
         return None
     exist = [value == value for value in read.values]
@@ -594,13 +594,13 @@ def _finished(
         limits=tuple(cells.at_rows(limits)),
     )
     if odd:
-        is_none = f"is not a {noun}" if len(odd) == 1 else f"are not {noun}s"
+        has, they, is_none = "have", "they are", f"are not {noun}s"
+        if len(odd) == 1:
+            has, they, is_none = "has", "it is", f"is not a {noun}"
         if all(cell_of(cell.text.strip()) for cell in odd):
-            is_none = f"{'has' if len(odd) == 1 else 'have'} another unit or sign than the others"
+            is_none = f"{has} another unit or sign than the others"
         if isinstance(form, DateForm) and all(_in_other_order(cell.text.strip(), form) for cell in odd):
-            has = "has" if len(odd) == 1 else "have"
             is_none = f"{has} day and month in another order, as dates with two readings may have, too"
-        they = "it is" if len(odd) == 1 else "they are"
         note = f"{count(len(odd), 'cell')} {is_none}: kept as {they}, hidden from the model"
         first, *more = dict.fromkeys(cell.text.strip() for cell in odd)
         hint = f"--categories {typed([name])}" if more else f"--missing {_as_typed([first])}"

@@ -138,11 +138,8 @@ def _column(read: ReadColumn, cells: Any, first: bool) -> tuple[ColumnDescriptio
             one = replace(one, kind="constant", why=f"one value, {different[0]:.15g}")
         elif one.kind == "number":
             one, found = _whole_numbers(one, read.values, values, different)
-            found += (
-                _versions(one.name, cells)
-                if one.decimals in (1, 2) and len(different) <= MAX_CATEGORIES
-                else []
-            )
+            if one.decimals in (1, 2) and len(different) <= MAX_CATEGORIES:
+                found += _versions(one.name, cells)
     elif one.used_as is None and read.refusal:
         what, (why, *remedy) = "decimals" if "may be" in read.refusal else "type", _REMEDY.split(read.refusal)
         note = f"cannot be read: {why}"

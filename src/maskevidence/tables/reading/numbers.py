@@ -184,13 +184,9 @@ def cell_of(text: str) -> Cell | None:
     n_signs = bool(found["sign"]) + bool(found["after"]) + bool(trailing) + bool(found["bracket"])
     if n_signs > 1 or len(suffix) > _MOST_UNIT or (found["prefix"] and suffix):
         return None
-    negative = (
-        "()"
-        if found["close"]
-        else "trailing"
-        if trailing
-        else sign.replace("+", "").replace("\u2013", "\u2212")
-    )
+    negative = sign.replace("+", "").replace("\u2013", "\u2212")
+    if found["close"] or trailing:
+        negative = "()" if found["close"] else "trailing"
     body = "".join(_GROUPS.get(mark, mark) for mark in found["body"])
     start, end = found.span("body")
     prefix = found["prefix"] or ""
@@ -318,12 +314,8 @@ def read_numbers(texts: Sequence[str], counts: Sequence[int], decimal: str, thou
     if unit not in _KNOWN and 0 < glued < _GLUED * sum(counts):
         unit = ""  # 334793870x is not a number of x
     with_others = _may_stand_beside_none(unit)
-    values, limits, others, form_of = (
-        list[float](),
-        dict[int, int](),
-        set[int](),
-        Counter[tuple[str, str, str, str]](),
-    )
+    values, limits, others = list[float](), dict[int, int](), set[int]()
+    form_of = Counter[tuple[str, str, str, str]]()  # cells by prefix, suffix, mark of thousands and sign
     most_common = with_others or units[unit] >= units[""]
     fitting = ({unit, ""} if with_others else {unit}) if most_common else {""}
     trailing = sum(n for cell, n in taken if cell.negative == "trailing")
