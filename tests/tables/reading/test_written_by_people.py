@@ -199,8 +199,10 @@ def test_ids_beyond_2_53_are_left_out_and_stay_as_they_are(tmp_path: Path, kind:
         frame.to_parquet(path)
     found = describe(frame if kind == "frame" else path)
     assert (found["id"].kind, found["id"].used_as) == ("id", None)
-    said = [each.sentence() for each in found.findings]
-    assert any("names of rows (60 different words in 60 cells): left out" in each for each in said)
+    assert [each.sentence() for each in found.findings] == [
+        "column 'id': names of rows (60 different words in 60 cells, 60 of them numbers): left out: "
+        "--id-column id, or --categories id, or --numbers id"
+    ]
     if kind != "frame":
         fill_table("gaussian", str(path), ImputeOptions(tmp_path / f"f.{kind}"))
         filled = getattr(pd, f"read_{kind}")(tmp_path / f"f.{kind}")

@@ -695,6 +695,7 @@ def _of_words(base: ColumnDescription, cells: Cells, choices: FileOptions, *foun
     (first,) = cells.at_rows([int(np.argmax(cells.codes == int(np.argmax(no_number))))])
     word = "".join([str(first), *(f" ({each.assumed})" for each in found if each.what in _REASONS)])
     used = None if unique else base.used_as
+    found = tuple(each for each in found if used or each.what != "leading zeros")  # `left_out` says more
     described = replace(base, kind=kind, why=why, used_as=used, n_numbers=n_numbers)
     return ReadColumn(described, findings=found, cells=cells, word=word)
 
@@ -705,7 +706,7 @@ def left_out(one: ColumnDescription) -> Finding:
     options = {"empty": "", "constant": f"--drop {name}"}
     option = options.get(one.kind, f"--id-column {name}, or --categories {name}")
     why, n_full = one.why, one.n_cells - one.n_missing
-    if what and n_full <= 2 * one.n_numbers < 2 * n_full:
+    if what and n_full <= 2 * one.n_numbers:
         why, option = f"{why}, {one.n_numbers:,} of them numbers", f"{option}, or --numbers {name}"
     note = f"{what} ({why}): left out" if what else f"{why}: left out"
     return Finding(one.kind, one.name, one.n_cells, (), note, option, LOOK)
