@@ -224,6 +224,7 @@ REFUSED: list[tuple[str, str | bytes, dict[str, Any], str]] = [
     ("t.csv", "1,2\n3,4\n5,x\n", {}, "has text in column 'c1', line 3: 'x'"),
     ("t.csv", f"r,b\n{'a' * 200_000},1\nshort,2\n", {}, f"text in column 'r', line 2: '{'a' * 60}...';"),
     ("t.csv", "a,b\n1,2\n3,inf\n", {}, "has an infinite value in column 'b', line 3;"),
+    ("t.csv", "a,b\n1,2.5\n3,1e400\n", {}, "has an infinite value in column 'b', line 3;"),
     ("t.csv", "a,b\n-Infinity,2\n3,4\n", {}, "has an infinite value in column 'a', line 2;"),
     ("t.csv", "a,b\n1,2\n3,-1e200\n", {}, "the value -1e+200 in column 'b', line 3"),
     ("t.csv", "a,b\n1,\n2,\n", {"columns": ["a", "b"]}, "has no value in column 'b'; leave it out"),

@@ -10,6 +10,7 @@ import pytest
 import maskevidence as me
 from maskevidence.data import describe, read_table
 from maskevidence.tables.filling import fill_table
+from maskevidence.tables.reading.description import DECIDE
 from maskevidence.tables.table_options import ImputeOptions
 
 
@@ -173,6 +174,12 @@ def test_words(tmp_path: Path, case: str, words: list[str]) -> None:
     path = tmp_path / "t.csv"
     path.write_text(table(words * 5))
     assert read_table(path, words=True).levels["p"] == tuple(sorted({*words})), case
+
+
+@pytest.mark.parametrize("case", ["orders", "articles", "hex", "post codes with slips", "books", "seasons"])
+def test_codes_need_no_decision(case: str) -> None:
+    found = describe(pd.DataFrame({"p": dict(WORDS)[case] * 5, "x": range(5 * len(dict(WORDS)[case]))}))
+    assert not [each for each in found.findings if each.column == "p" and each.weight == DECIDE]
 
 
 @pytest.mark.parametrize("case", ["orders", "post codes with slips"])
