@@ -77,7 +77,8 @@ def test_whole_numbers_that_would_be_rounded_are_refused(
 
 
 @pytest.mark.parametrize(
-    "cell", ["<{ }x", "{1}x", "{1} x", "{1,}", "{-}x", "Mo{ }x", "{1:}x", "({ }", "5 {kg }", '{""}', "1e{9}"]
+    "cell",
+    ["<{ }x", "{1}x", "{1} x", "{1,}", "{-}x", "Mo{ }x", "{1:}x", "({ }", "5 {kg }", '{""}', "1e{9}"],
 )
 def test_a_long_cell_is_read_in_one_go(cell: str) -> None:
     """In seconds of the processor: no part of the reader tries all divisions of a long cell."""
@@ -87,3 +88,8 @@ def test_a_long_cell_is_read_in_one_go(cell: str) -> None:
     describe(pd.DataFrame({"a": [text, *"123456789"] * 2, "b": range(20)}))
     layout.lay_out("t.csv", f"{text}\n1\n2\n", lambda text: ",")
     assert time.process_time() - start < 1
+
+
+def test_a_number_of_5000_digits_among_words_is_a_word() -> None:
+    found = describe(pd.DataFrame({"a": ["9" * 5000, *"abcdefghi"] * 2, "b": range(20)}))
+    assert found["a"].kind == "words"

@@ -431,7 +431,7 @@ def _on_codes(name: str, cells: Cells) -> Finding | None:
 
 def _is_code(text: str) -> bool:
     """Whether digits have a zero in front, an x or e that no number has, or a value that float64 rounds."""
-    if re.fullmatch("[+-]?[0-9]{16,}", text) and abs(int(text)) > MAX_WHOLE:
+    if re.fullmatch("[+-]?[0-9]{16,}", text) and (len(text) > 20 or abs(int(text)) > MAX_WHOLE):
         return True
     return re.fullmatch("0[0-9]+|[0-9]+[eE][0-9]{4,}|[0-9]{7,9}[xX]", text) is not None
 

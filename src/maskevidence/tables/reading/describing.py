@@ -90,8 +90,6 @@ def _names_rows(
     column: Float64[np.ndarray, " N"], others: Sequence[Float64[np.ndarray, " N"]], is_first: bool
 ) -> bool:
     """Whether numbers look like names of rows: long, whole, nearly all different, unlike other columns."""
-    from scipy.stats import rankdata  # takes half a second to import
-
     known = column[~np.isnan(column)]
     digits = {len(f"{end:.0f}") for end in (known.min(), known.max())}
     long = len(digits) == 1 and min(digits) >= _DIGITS_OF_IDS
@@ -100,6 +98,8 @@ def _names_rows(
     different = len(np.unique(known))
     if different < max(ENOUGH_ROWS, _DIFFERENT * len(known)) or not (np.floor(known) == known).all():
         return False
+    from scipy.stats import rankdata  # takes half a second to import
+
     rank = rankdata(column, nan_policy="omit")
     for other in others:
         both = ~np.isnan(column) & ~np.isnan(other)
