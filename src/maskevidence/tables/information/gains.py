@@ -24,7 +24,7 @@ from maskevidence.core.masks.sizes import Exhaustive, FixedRate, LeaveOneOut, Ra
 from maskevidence.core.model import as_tokens, check_conditionals
 from maskevidence.core.show.words import count
 from maskevidence.core.support.checks import in_short, some_of, whole_number
-from maskevidence.core.support.keyed_random import equal_rows, first_copies
+from maskevidence.core.support.keyed_random import equal_rows, first_copies, keyed_bits
 from maskevidence.core.support.progress import progress
 from maskevidence.core.table import Table, as_table, blank_note, varies, with_levels_of, with_values
 from maskevidence.core.tokens import Tokens, number_labels
@@ -224,12 +224,20 @@ def _target_of(table: Table, target: Any, labels: Mapping[Any, str]) -> str | No
 
 
 def _once(table: Table) -> Table:
-    """The table without copies of rows, which add no information."""
-    once = first_copies(table.values) == np.arange(len(table))
-    if once.all():
-        return table
-    note = f"{count(int((~once).sum()), 'row')} of {len(table):,} repeat others: copies count once"
-    return replace(table.take(np.flatnonzero(once)), notes=(*table.notes, note))
+    """The table without copies of rows, which add no information; the cells determine the order of the rows.
+
+    So folds and draws are those of the same rows in any order, of the same columns in any order, and of
+    increasing maps of the columns.
+    """
+    once = np.flatnonzero(first_copies(table.values) == np.arange(len(table)))
+    keys = np.zeros((2, len(once)), dtype=np.uint64)
+    for name, column in zip(table.columns, table.values[once].T, strict=True):
+        rank = np.unique(column, return_inverse=True)[1]
+        keys += np.stack([keyed_bits(*name.encode(), rank), keyed_bits(rank)])  # the last one sorts first
+    notes, n = table.notes, len(table) - len(once)
+    if n:
+        notes = (*notes, f"{count(n, 'row')} of {len(table):,} repeat others: copies count once")
+    return replace(table.take(once[np.lexsort(keys)]), notes=notes)
 
 
 def _alike(values: TableRows) -> _Ints:
