@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float64
 from maskevidence.core.errors import import_extra
 from maskevidence.core.support.checks import whole_number
 from maskevidence.core.table import Table, as_table
-from maskevidence.sklearn.density_base import PURPOSE, checked_table, seed_from, with_names
+from maskevidence.sklearn.density_base import PURPOSE, checked_table, gives_frames, seed_from, with_names
 from maskevidence.tables.information.gains import FOLDS, Fitted, fitted
 from maskevidence.tables.information.matrix import of_next
 
@@ -78,6 +78,7 @@ class InformationSelector(_selection.SelectorMixin, _base.BaseEstimator):  # typ
         chosen_: the chosen features in their order.
         gains_: what each added, nats.
         gain_errors_: its standard error.
+        day_0_: the day from which each column of dates counts, by name.
 
     Example:
         >>> x = np.random.default_rng(0).normal(size=(300, 4))
@@ -109,9 +110,10 @@ class InformationSelector(_selection.SelectorMixin, _base.BaseEstimator):  # typ
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
         if not 0 < self.alpha <= 1:
             raise ValueError(f"alpha={self.alpha}; give a level in (0, 1], such as 0.05")
-        rows = as_table(with_names(X)) if hasattr(X, "iloc") or isinstance(X, Table) else None
+        X = with_names(X, self)
+        rows = as_table(X) if hasattr(X, "iloc") else None
         if rows is not None and rows.levels:
-            _validation.validate_data(self, with_names(X), skip_check_array=True)
+            _validation.validate_data(self, X, skip_check_array=True)
         else:
             checked = checked_table(self, X, reset=True)
             X = checked if rows is None else rows
@@ -131,6 +133,11 @@ class InformationSelector(_selection.SelectorMixin, _base.BaseEstimator):  # typ
             self.gains_.append(float(nats[best]))
             self.gain_errors_.append(float(error[best]))
         return self
+
+    def transform(self, X: Any) -> Any:
+        """Keep the chosen features; dates stay dates in a data frame, and become days since `day_0_` else."""
+        _validation.check_is_fitted(self)
+        return super().transform(X if gives_frames(self) else with_names(X, self, reset=False))
 
     def _get_support_mask(self) -> Bool[np.ndarray, " n_features"]:
         _validation.check_is_fitted(self)
