@@ -173,6 +173,8 @@ def test_features_that_are_dates_are_scored_and_chosen() -> None:
     nats, p = information_score(frame, NOISY, "gaussian")
     assert nats[1] > 0.2 > nats[0]
     assert p[1] < 1e-6
+    for y in (TIMES, TIMES.to_numpy("datetime64[ns]"), TIMES.to_numpy("datetime64[s]")):
+        assert information_score(NOISY[:, None], y, "gaussian")[0] == pytest.approx(nats[1], abs=0.05)
     selector = InformationSelector("gaussian", random_state=0).fit(frame, NOISY)
     assert selector.chosen_ == [1]
     np.testing.assert_array_equal(selector.transform(frame)[:, 0], DAYS - DAYS.min())

@@ -35,7 +35,7 @@ def information_score(
     Args:
         X: shape (N, D), NaN where a value is missing (which `SelectKBest` refuses, as it does words;
             `InformationSelector` takes both).
-        y: shape (N,); text and booleans are classes, for models that take words, as "auto" is one.
+        y: shape (N,), numbers or dates; text and booleans are classes, for models that take words, as "auto".
         model: a MODEL word; "gaussian" is fastest, and sees what rises or falls.
         folds: parts of the rows, 3 or more.
         seed: of the folds and the fits.
@@ -154,6 +154,8 @@ def _fitted(
     X: Any, y: Any, model: str, folding: tuple[int, int], *, pairs: bool = False
 ) -> tuple[Fitted, tuple[str, ...]]:
     """Models of the usable features and, as the last column, the target; and the names of all features."""
+    if getattr(getattr(y, "dtype", None), "kind", "") == "M":
+        y = with_names(pandas.DataFrame({"y": y}))["y"]
     rows, target = as_table(with_names(X)), _utils.column_or_1d(y, warn=True)
     _utils.check_consistent_length(rows.values, target)
     if pandas.isna(target).any():
