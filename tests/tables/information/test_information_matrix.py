@@ -12,7 +12,7 @@ from sklearn.feature_selection import SelectKBest
 import maskevidence as me
 from command_line import CommandLine, files_in
 from maskevidence.sklearn import InformationSelector, information_score
-from maskevidence.tables.information import gains
+from maskevidence.tables.information import gains, matrix
 from refusals import one_line
 
 
@@ -185,6 +185,14 @@ def test_features_are_chosen_by_what_they_tell() -> None:
             InformationSelector("gaussian", **{option: wrong}).fit(features, y)
     with pytest.raises(ValueError, match="inconsistent numbers of samples"):
         information_score(features, y[1:], "gaussian")
+
+
+def test_features_are_asked_in_one_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each call of a Gaussian inverts its covariance: 2,000 genes took hours."""
+    calls, asked = list[int](), matrix._asked
+    monkeypatch.setattr(matrix, "_asked", lambda *each: calls.append(1) or asked(*each))
+    information_score(np.random.default_rng(0).normal(size=(60, 30)), np.arange(60.0), "gaussian", folds=3)
+    assert len(calls) == 3 * 2 * 2  # folds, models of each, with and without the feature
 
 
 def test_copies_of_a_feature_score_alike_in_any_order() -> None:
