@@ -30,7 +30,6 @@ def network() -> me.models.MaskedNetwork:
 @pytest.mark.parametrize(
     ("cells", "shown"),
     [
-        (pd.date_range("2020-01-01", periods=8), "'2020-01-01 00:00:00'"),  # were read as nanoseconds
         (pd.to_timedelta(range(8), unit="h"), "'0 days 00:00:00'"),
         (pd.period_range("2020-01-01", periods=8), "'2020-01-01'"),
         ([b"a", b"b"] * 4, "\"b'a'\""),
@@ -51,6 +50,15 @@ def test_cells_that_are_neither_numbers_nor_words(
     for name, ask in asked:
         with pytest.raises(me.InputError, match=rf"column '{name}' .*holds {shown}.* (leave it out|numbers)"):
             ask(FRAME.assign(**{name: cells}))
+
+
+@pytest.mark.parametrize("name", ["x", "w"])
+def test_dates_in_a_column_that_was_fitted_to_none(network: me.models.MaskedNetwork, name: str) -> None:
+    """They were read as nanoseconds."""
+    frame = FRAME.assign(**{name: pd.date_range("2020-01-01", periods=8)})
+    for ask in (network.score_samples, network.impute):
+        with pytest.raises(me.InputError, match=f"column '{name}' holds dates, and the model was fitted to"):
+            ask(frame)
 
 
 def test_columns_of_one_name() -> None:

@@ -120,12 +120,15 @@ def test_a_frame_with_words_is_refused_with_what_to_do() -> None:
     frame = pd.DataFrame({"a": [1.0, 2.0], "colour": ["red", None], "day": pd.to_datetime(["2020", "2021"])})
     for fill in (me.impute, me.draw_missing):
         with pytest.raises(me.InputError) as caught:
-            fill(model, frame)
+            fill(model, frame.assign(day=["early", "late"]))
         assert str(caught.value) == (
             "the data are not a table of numbers: columns 'colour', 'day' hold words, such as 'red' in row "
             "0; leave them out, or encode categories as 0 and 1 (pandas.get_dummies); NaN marks a missing "
             "value"
         )
+    dated = frame.drop(columns="colour").assign(b=0.0)
+    with pytest.raises(me.InputError, match="column 'day' holds dates, and the model was fitted to none"):
+        me.impute(model, dated)
     with pytest.raises(me.InputError, match="numbers: column 2 holds '1_000' in row 1; leave it out"):
         me.impute(model, [["1", "2", " 3"], ["4", "5e0", "1_000"]])
 

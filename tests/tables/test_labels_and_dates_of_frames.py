@@ -1,5 +1,6 @@
 """What data frames hold: whole numbers, missing values and dates, as the reader of files takes them."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -8,7 +9,13 @@ import pytest
 
 import maskevidence as me
 from maskevidence.core.table import as_table
-from maskevidence.sklearn import GaussianDensity, InformationSelector, information_score
+from maskevidence.sklearn import (
+    GaussianDensity,
+    InformationSelector,
+    MaskedImputer,
+    MaskedNetworkDensity,
+    information_score,
+)
 
 SIDE = np.random.default_rng(0).normal(size=60)
 LONG = {
@@ -98,9 +105,82 @@ def test_trusted_dates_have_the_day_0_of_the_others() -> None:
 
 def test_a_fitted_model_does_not_guess_day_0() -> None:
     frame = pd.DataFrame({"day": TIMES, "y": NOISY})
-    model = me.models.Gaussian(n_features=2).fit(frame.assign(day=1.0 * DAYS))
-    with pytest.raises(me.InputError, match=r"column 'day' of the data holds .*days since a date"):
-        me.information(model, frame, "day", "y")
+    for fitted in (me.models.Gaussian(n_features=2), GaussianDensity(), MaskedImputer(random_state=0)):
+        model = fitted.fit(frame.assign(day=1.0 * DAYS))
+        asked = model.impute if hasattr(model, "impute") else model.score_samples
+        with pytest.raises(ValueError, match=r"column 'day' holds dates, and .* none"):
+            asked(frame)
+
+
+def utc(dates: pd.Series) -> np.ndarray:
+    """Times without a zone."""
+    return pd.to_datetime(dates, utc=True).dt.tz_localize(None).to_numpy("datetime64[us]")
+
+
+def with_and_without_dates(kind: str) -> tuple[pd.DataFrame, pd.DataFrame, np.datetime64]:
+    """A frame with dates, the same with days since the first, and that day."""
+    frame = pd.DataFrame({"day": DATES[kind].where(DAYS % 7 != 3, None), "y": NOISY})
+    first = np.nanmin(times := utc(frame["day"])).astype("datetime64[D]")
+    return frame, frame.assign(day=(times - first) / np.timedelta64(1, "D")), first
+
+
+@pytest.mark.parametrize("kind", DATES)
+def test_a_model_knows_day_0_of_the_dates_of_its_fit(kind: str, tmp_path: Path) -> None:
+    """Other rows of a fitted model begin on another day; a filled date is a date."""
+    (frame, plain, first), is_late = with_and_without_dates(kind), DAYS > 100
+    late, of_late = frame[is_late], plain[is_late]
+    model, other = (me.models.Gaussian(n_features=2).fit(each) for each in (frame, plain))
+    model.save(tmp_path / "model")
+    for again in (model, me.models.load(tmp_path / "model")):
+        np.testing.assert_allclose(again.score_samples(late), other.score_samples(of_late), rtol=1e-9)
+    asked = [me.information(*each, "day", "y").nats for each in ((model, late), (other, of_late))]
+    assert asked[0] == pytest.approx(asked[1])
+    for filled, given in ((me.impute(model, late), late), (me.impute("gaussian", frame), frame)):
+        dates = filled.to_frame()["day"]
+        assert dates.dtype == given["day"].dtype
+        off = (utc(dates) - first) / np.timedelta64(1, "D") - filled.values[:, 0]
+        assert np.abs(off).max() < (1 if "date" in kind else 1e-4)
+    np.testing.assert_allclose(me.impute(model, late).values, other.impute(of_late).values)
+
+
+@pytest.mark.parametrize("kind", DATES)
+def test_estimators_take_dates_and_fill_dates(kind: str) -> None:
+    frame, plain, first = with_and_without_dates(kind)
+    imputer = MaskedImputer(random_state=0).fit(frame)
+    days = MaskedImputer(random_state=0).fit_transform(plain)
+    np.testing.assert_allclose(imputer.transform(frame), days, rtol=1e-9)
+    assert imputer.day_0_ == {"day": str(first)}
+    late = imputer.set_output(transform="pandas").transform(frame[DAYS > 100])
+    assert late["day"].dtype == frame["day"].dtype
+    off = (utc(late["day"]) - first) / np.timedelta64(1, "D") - days[DAYS > 100, 0]
+    assert np.abs(off).max() < (1 if "date" in kind else 1e-4)
+    assert imputer.impute(frame).to_frame()["day"].notna().all()
+    density = GaussianDensity().fit(frame)
+    np.testing.assert_allclose(density.model_.score_samples(frame), density.score_samples(frame))
+
+
+def test_words_and_dates_are_filled_as_such() -> None:
+    frame = pd.DataFrame({"day": TIMES, "w": np.where(DAYS > 150, "late", "early"), "y": NOISY})
+    frame.loc[::9, "day"], frame.loc[1::9, "w"] = None, None
+    density = MaskedNetworkDensity(width=16, epochs=3, random_state=0)
+    filled = MaskedImputer(density, random_state=0).fit_transform(frame)
+    assert filled.isna().sum().sum() == 0
+    assert filled["day"].dtype == TIMES.dtype
+
+
+def test_features_that_are_dates_are_scored_and_chosen() -> None:
+    frame = pd.DataFrame({"other": np.random.default_rng(3).normal(size=200), "day": TIMES})
+    nats, p = information_score(frame, NOISY, "gaussian")
+    assert nats[1] > 0.2 > nats[0]
+    assert p[1] < 1e-6
+    for y in (TIMES, TIMES.to_numpy("datetime64[ns]"), TIMES.to_numpy("datetime64[s]")):
+        assert information_score(NOISY[:, None], y, "gaussian")[0] == pytest.approx(nats[1], abs=0.05)
+    selector = InformationSelector("gaussian", random_state=0).fit(frame, NOISY)
+    assert selector.chosen_ == [1]
+    np.testing.assert_array_equal(selector.transform(frame)[:, 0], DAYS - DAYS.min())
+    pd.testing.assert_frame_equal(selector.set_output(transform="pandas").transform(frame), frame[["day"]])
+    with pytest.raises(ValueError, match=r"column 'other' holds dates, and held none in fit"):
+        selector.set_output(transform="default").transform(frame.assign(other=TIMES))
 
 
 ANY = {

@@ -17,10 +17,12 @@ from maskevidence.core.evidence.precise import labels_of
 from maskevidence.core.table import Table, check_cells, with_values
 from maskevidence.core.tokens import refuse_rounded, without_mask
 from maskevidence.tables.base import TableModel
+from maskevidence.tables.table_files import dated_frame
 
 PURPOSE = "maskevidence.sklearn"
 _base = import_extra("sklearn.base", "sklearn", PURPOSE)
 _pipeline = import_extra("sklearn.pipeline", "sklearn", PURPOSE)
+_set_output = import_extra("sklearn.utils._set_output", "sklearn", PURPOSE)
 _utils = import_extra("sklearn.utils", "sklearn", PURPOSE)
 _validation = import_extra("sklearn.utils.validation", "sklearn", PURPOSE)
 
@@ -46,7 +48,6 @@ def checked_table(
         reset: True in `fit`: the names are set, and every column needs an observed value.
         named: False if X has lost the names of its columns, which were compared before.
     """
-    X = with_names(X)
     if hasattr(X, "iloc") and "O" in {dtype.kind for dtype in X.dtypes}:  # scikit-learn refuses pd.NA there
         X = X.where(X.notna(), np.nan)
     limits = {"ensure_min_samples": 2 if reset else 1, "ensure_min_features": min_features}
@@ -67,21 +68,37 @@ def checked_table(
     return table
 
 
-def with_names(X: Any) -> Any:
-    """Turn a `Table` into a data frame, so that scikit-learn keeps its names and words.
+def with_names(X: Any, estimator: Any = None, *, reset: bool = True) -> Any:
+    """Turn a `Table` into a data frame, so that scikit-learn keeps its names and words, and dates into days.
 
-    A masked array gets NaN, because scikit-learn would drop its mask; columns of dates are refused.
+    A masked array gets NaN, because scikit-learn would drop its mask.
+
+    Args:
+        estimator: which keeps the days 0 of `fit` in `day_0_`.
+        reset: True in `fit`; afterwards columns of dates count from the days of `fit`.
 
     Example:
         >>> with_names([[1.0, 2.0]])
         [[1.0, 2.0]]
     """
     if isinstance(X, Table):
-        return X.to_frame()
-    if hasattr(X, "iloc") and hasattr(X, "columns"):
-        for place, name in enumerate(X.columns):
-            check_cells(str(name), X.iloc[:, place])
-    return without_mask(X)
+        X = X.to_frame()
+    known = {} if reset else estimator.day_0_
+    X, forms = dated_frame(X, known)
+    if reset and estimator is not None:
+        estimator.day_0_ = {name: form.origin for name, form in forms.items()}
+    elif not reset and (new := [name for name in forms if name not in known]):
+        raise ValueError(f"column {new[0]!r} holds dates, and held none in fit; give what fit was given")
+    if not hasattr(X, "iloc"):
+        return without_mask(X)
+    for place, name in enumerate(X.columns):
+        check_cells(str(name), X.iloc[:, place])
+    return X
+
+
+def gives_frames(estimator: Any) -> bool:
+    """Whether `set_output` asks the estimator for pandas data frames, which hold dates."""
+    return _set_output._get_output_config("transform", estimator)["dense"] == "pandas"
 
 
 @contextmanager
@@ -118,6 +135,7 @@ class TableDensity(_base.DensityMixin, _base.BaseEstimator):  # type: ignore[mis
         model_: the fitted model of `maskevidence.models`; `model_.save(folder)` writes it.
         n_features_in_: D, the number of columns that were fitted.
         feature_names_in_: their names, if they have names.
+        day_0_: the day from which each column of dates counts, by name.
         n_iter_: the number of iterations of the fit, 1 for a closed form.
     """
 
@@ -157,6 +175,7 @@ class TableDensity(_base.DensityMixin, _base.BaseEstimator):  # type: ignore[mis
         table = self._table(X, reset=True)
         self.model_ = self._fitted_model(table[with_values(table)])
         self.model_.columns = self._names()
+        self.model_.count_days(self.day_0_)
         self.n_iter_ = max(1, self.model_.n_iterations)
         return self
 
@@ -207,7 +226,7 @@ class TableDensity(_base.DensityMixin, _base.BaseEstimator):  # type: ignore[mis
             X: shape (N, D), NaN where a value is missing.
         """
         filled = self.model_.impute(self._fitted_table(X))
-        return replace(filled, given=X if hasattr(X, "columns") else None)
+        return replace(filled, given=X if hasattr(X, "columns") else None, day_0=self.day_0_)
 
     def draw_missing(self, X: Any, draws: int = 1, random_state: Any = None) -> Float64[np.ndarray, "n N D"]:
         """Draw tables with missing values sampled jointly given the observed values of their row.
@@ -234,6 +253,7 @@ class TableDensity(_base.DensityMixin, _base.BaseEstimator):  # type: ignore[mis
         return self.random_state if random_state is None else random_state
 
     def _table(self, X: Any, *, reset: bool) -> Float64[np.ndarray, "N D"]:
+        X = with_names(X, self, reset=reset)
         return checked_table(self, X, reset=reset, min_features=self._min_features if reset else 1)
 
     def _fitted_table(self, X: Any) -> Float64[np.ndarray, "N D"]:

@@ -7,15 +7,18 @@ from numbers import Real
 from typing import Any
 
 import numpy as np
+import pandas
 from jaxtyping import Bool, Float64, Shaped
 
 from maskevidence import Imputation
 from maskevidence.core.errors import InputError, import_extra
-from maskevidence.core.table import varies, with_values
+from maskevidence.core.table import Table, varies, with_values
 from maskevidence.sklearn.densities import KernelGaussianDensity
-from maskevidence.sklearn.density_base import PURPOSE, seed_from, with_names, words_named
+from maskevidence.sklearn.density_base import PURPOSE, gives_frames, seed_from, with_names, words_named
 from maskevidence.sklearn.network_density import Categories
 from maskevidence.sklearn.residuals import clone_for, held_out_residuals
+from maskevidence.tables.imputation import filled_column
+from maskevidence.tables.table_files import dated_frame
 
 _base = import_extra("sklearn.base", "sklearn", PURPOSE)
 _impute = import_extra("sklearn.impute", "sklearn", PURPOSE)
@@ -58,6 +61,7 @@ class MaskedImputer(
         estimator_: the fitted density of the columns that vary.
         indicator_: the fitted `MissingIndicator`; None without `add_indicator`.
         residuals_: the residuals of hidden values.
+        day_0_: the day from which each column of dates counts, by name.
         n_features_in_: D.
         feature_names_in_: the names of the columns, if they have names.
 
@@ -130,7 +134,7 @@ class MaskedImputer(
         """Replace every missing value by its conditional mean; the result is float32 if X is.
 
         A missing category is replaced by the most probable category. A data frame with columns of words stays
-        a data frame.
+        a data frame. Where the result is a data frame, dates stay dates; else they are days since `day_0_`.
 
         Args:
             X: shape (N, D), `missing_values` where a value is missing.
@@ -141,7 +145,11 @@ class MaskedImputer(
         """
         _validation.check_is_fitted(self, "residuals_")
         table, single = self._table(X, reset=False)
-        return self._as_given(X, table, self._predicted(table).values, single)
+        filled = self._as_given(X, table, self._predicted(table).values, single)
+        if self.day_0_ and hasattr(X, "iloc") and not hasattr(filled, "columns") and gives_frames(self):
+            filled = pandas.DataFrame(filled, index=X.index, columns=self.get_feature_names_out())
+            return self._dated(X, filled)
+        return filled
 
     def draw_missing(self, X: Any, draws: int = 1, random_state: Any = None) -> list[Any]:
         """Draw tables like those of `transform`, with each row's missing values sampled jointly.
@@ -188,14 +196,14 @@ class MaskedImputer(
             scale[self._varies] = [
                 1.0 if category else self.residuals_.spread(j) for j, category in enumerate(self._is_category)
             ]
-        given = with_names(X) if hasattr(X, "columns") else None
+        given = X.to_frame() if isinstance(X, Table) else X if hasattr(X, "iloc") else None
         if (
             given is not None
             and isinstance(self.missing_values, Real)
             and not math.isnan(self.missing_values)
         ):
             given = given.mask(given == self.missing_values)
-        return replace(predicted, variance=predicted.variance * scale**2, given=given)
+        return replace(predicted, variance=predicted.variance * scale**2, given=given, day_0=self.day_0_)
 
     def intervals(
         self, X: Any, level: float = 0.9
@@ -236,7 +244,9 @@ class MaskedImputer(
         if not isnan and not isinstance(blank, Real):
             raise ValueError(f"missing_values={blank!r}; give numpy.nan or a number")
         isnan = isnan or math.isnan(blank)
-        X = with_names(X)
+        X = with_names(X, self, reset=reset)
+        if self.day_0_ and not isnan:
+            raise ValueError(f"missing_values={blank!r}; in a table with dates, give numpy.nan")
         codes = self._categories.codes(self, X, reset=reset)
         if codes is not X:
             if not isnan:
@@ -267,10 +277,19 @@ class MaskedImputer(
         filled = self._categories.filled(with_names(X), complete)
         if not hasattr(filled, "columns"):
             return np.hstack([filled[:, self._kept], added.astype(object)])
-        filled = filled.loc[:, self._kept]
+        filled = self._dated(X, filled.loc[:, self._kept])
         return filled.assign(
             **dict(zip(self.get_feature_names_out()[values.shape[1] :], added.T, strict=True))
         )
+
+    def _dated(self, X: Any, filled: Any) -> Any:
+        """The filled data frame with dates for days, where X has dates."""
+        for name in dated_frame(X)[1]:
+            if name in filled:
+                days, column = filled[name].to_numpy(), X[name]
+                dates = filled_column(column, days, column.isna().to_numpy(), None, self.day_0_[name])
+                filled = filled.assign(**{name: dates})
+        return filled
 
     def _predicted_of(self, X: Any) -> Imputation:
         _validation.check_is_fitted(self, "residuals_")

@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float64
 from maskevidence.core.errors import import_extra
 from maskevidence.core.support.checks import whole_number
 from maskevidence.core.table import Table, as_table
-from maskevidence.sklearn.density_base import PURPOSE, checked_table, seed_from, with_names
+from maskevidence.sklearn.density_base import PURPOSE, checked_table, gives_frames, seed_from, with_names
 from maskevidence.tables.information.gains import FOLDS, Fitted, fitted
 from maskevidence.tables.information.matrix import of_next
 
@@ -35,7 +35,7 @@ def information_score(
     Args:
         X: shape (N, D), NaN where a value is missing (which `SelectKBest` refuses, as it does words;
             `InformationSelector` takes both).
-        y: shape (N,); text and booleans are classes, for models that take words, as "auto" is one.
+        y: shape (N,), numbers or dates; text and booleans are classes, for models that take words, as "auto".
         model: a MODEL word; "gaussian" is fastest, and sees what rises or falls.
         folds: parts of the rows, 3 or more.
         seed: of the folds and the fits.
@@ -78,6 +78,7 @@ class InformationSelector(_selection.SelectorMixin, _base.BaseEstimator):  # typ
         chosen_: the chosen features in their order.
         gains_: what each added, nats.
         gain_errors_: its standard error.
+        day_0_: the day from which each column of dates counts, by name.
 
     Example:
         >>> x = np.random.default_rng(0).normal(size=(300, 4))
@@ -109,9 +110,10 @@ class InformationSelector(_selection.SelectorMixin, _base.BaseEstimator):  # typ
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
         if not 0 < self.alpha <= 1:
             raise ValueError(f"alpha={self.alpha}; give a level in (0, 1], such as 0.05")
-        rows = as_table(with_names(X)) if hasattr(X, "iloc") or isinstance(X, Table) else None
+        X = with_names(X, self)
+        rows = as_table(X) if hasattr(X, "iloc") else None
         if rows is not None and rows.levels:
-            _validation.validate_data(self, with_names(X), skip_check_array=True)
+            _validation.validate_data(self, X, skip_check_array=True)
         else:
             checked = checked_table(self, X, reset=True)
             X = checked if rows is None else rows
@@ -132,6 +134,11 @@ class InformationSelector(_selection.SelectorMixin, _base.BaseEstimator):  # typ
             self.gain_errors_.append(float(error[best]))
         return self
 
+    def transform(self, X: Any) -> Any:
+        """Keep the chosen features; dates stay dates in a data frame, and become days since `day_0_` else."""
+        _validation.check_is_fitted(self)
+        return super().transform(X if gives_frames(self) else with_names(X, self, reset=False))
+
     def _get_support_mask(self) -> Bool[np.ndarray, " n_features"]:
         _validation.check_is_fitted(self)
         return np.isin(np.arange(self.n_features_in_), self.chosen_)
@@ -147,6 +154,8 @@ def _fitted(
     X: Any, y: Any, model: str, folding: tuple[int, int], *, pairs: bool = False
 ) -> tuple[Fitted, tuple[str, ...]]:
     """Models of the usable features and, as the last column, the target; and the names of all features."""
+    if getattr(getattr(y, "dtype", None), "kind", "") == "M":
+        y = with_names(pandas.DataFrame({"y": y}))["y"]
     rows, target = as_table(with_names(X)), _utils.column_or_1d(y, warn=True)
     _utils.check_consistent_length(rows.values, target)
     if pandas.isna(target).any():

@@ -98,7 +98,7 @@ class MaskedNetworkDensity(TableDensity):
     def _table(self, X: Any, *, reset: bool) -> Float64[np.ndarray, "N D"]:
         if reset:
             self._categories = Categories(self.categorical_features)
-        X = with_names(X)
+        X = with_names(X, self, reset=reset)
         codes = self._categories.codes(self, X, reset=reset)
         return checked_table(self, codes, reset=reset, named=codes is X)
 

@@ -13,6 +13,7 @@ from jaxtyping import Bool, Float, Float64, Int64
 from torch import Tensor, nn
 
 import maskevidence
+from maskevidence.command.options import parse_words
 from maskevidence.core.errors import InputError, NumericalError
 from maskevidence.core.evidence.precise import estimate_evidence
 from maskevidence.core.masks.orders import Orderings
@@ -30,6 +31,7 @@ from maskevidence.core.tokens import Tokens, called, column_names
 from maskevidence.tables.category_columns import with_columns_of
 from maskevidence.tables.imputation import Imputation
 from maskevidence.tables.limits import with_limits
+from maskevidence.tables.table_files import dated_frame, join_days
 
 FORMAT = 1  # of the folder of a saved model
 _ROWS_AT_ONCE, _CELLS_AT_ONCE = 8192, 2**21  # at most, of the rows that are filled together
@@ -223,6 +225,7 @@ class TableModel(HasPage, nn.Module, ABC):
             None if names is None else tuple(names[k] for k in order),
             {name: tuple(words) for name, words in self.levels.items()},
             x if column_names(x) is not None or hasattr(x, "iloc") else None,
+            self.day_0,
         )
 
     def draw_missing(
@@ -481,6 +484,7 @@ class TableModel(HasPage, nn.Module, ABC):
                 f"column {next(iter(x.levels))!r} holds words, which {type(self).__name__} cannot take; give "
                 "a MixedKernelGaussian or a MaskedNetwork, or leave such columns out"
             )
+        x = self._dated(x, fit=True)
         tokens = Tokens.from_array(x)
         self.check_width(tokens.width)
         self.columns = column_names(x) or self.columns
@@ -492,6 +496,31 @@ class TableModel(HasPage, nn.Module, ABC):
                 f"column {called(self.columns, int(unseen[0]))} has no observed value; leave it out"
             )
         return table
+
+    @property
+    def day_0(self) -> dict[str, str]:
+        """The day from which each column of dates counts, by name."""
+        known = (part.rpartition("=") for part in parse_words("day_0", self.read_with.get("day_0")))
+        return {name: day for name, _, day in known}
+
+    def count_days(self, day_0: Mapping[str, str]) -> None:
+        """Set the day from which each column of dates counts, by name."""
+        others = {name: word for name, word in self.read_with.items() if name != "day_0"}
+        self.read_with = others | ({"day_0": join_days(day_0)} if day_0 else {})
+
+    def _dated(self, x: Any, *, fit: bool = False) -> Any:
+        """A data frame with dates as days since the model's days 0, in a fit since their first."""
+        known = {} if fit else self.day_0
+        frame, forms = dated_frame(x, known)
+        if fit and hasattr(x, "iloc"):
+            self.count_days({name: form.origin for name, form in forms.items()})
+        own = [name for name in forms if self.columns is None or name in self.columns]
+        if not fit and {*own} - {*known}:
+            raise InputError(
+                f"column {own[0]!r} holds dates, and the model was fitted to none there; give days since the "
+                "same day as in the fit"
+            )
+        return frame
 
     def _with_holes(self, x: object) -> Tokens:
         """Rows to fill as tokens; a row may have no observed value."""
@@ -517,6 +546,7 @@ class TableModel(HasPage, nn.Module, ABC):
         """
         if isinstance(x, Table) and x.categories and self.columns is not None:
             return with_columns_of(x, self.columns)
+        x = self._dated(x)
         places = columns_read(self, x)
         rows = as_table(x if places is None else self._cut(x, places), self.levels)
         self.check_width(len(rows.columns))
@@ -536,6 +566,7 @@ class TableModel(HasPage, nn.Module, ABC):
         """
         if isinstance(x, Table) or (self.levels and column_names(x) is not None):
             return with_levels_of(self.table(x), self.levels)
+        x = self._dated(x)
         places = columns_read(self, x)
         return x if places is None else self._cut(x, places)
 

@@ -159,9 +159,11 @@ def fit_table(
         The model, and the columns that were dropped; see `new_model`.
     """
     from maskevidence.core.table import with_values
+    from maskevidence.tables.table_files import days_0_of
 
     model, dropped = new_model(build, rows, table)
     values = rows.select(model.columns or []).values
+    model.count_days(days_0_of(rows.select(model.columns or [])))
     return model.fit(values[with_values(values)] if empty_rows else values), dropped
 
 

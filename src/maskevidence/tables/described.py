@@ -35,7 +35,7 @@ class DescribedTableModel(TableModel):
         Raises:
             InputError: a column without a value, a kind that does not suit its values, or an unknown column.
         """
-        self.columns = column_names(x) or self.columns
+        self.columns, x = column_names(x) or self.columns, self._dated(x, fit=True)
         rows = x if column_names(x) is None else as_table(x)
         self.levels = {name: list(words) for name, words in getattr(rows, "levels", {}).items()}
         self._declared = declared_columns(rows, self._table(rows), kinds, self.columns, number_labels(x))

@@ -34,6 +34,7 @@ class Imputation(Shown):
         levels: for columns of words, the words in order; the values are positions among them, and the
             variance of a filled one is 1 minus its probability.
         given: the data frame or `Table` that was filled; None for arrays.
+        day_0: the day from which columns of dates count, by name.
     """
 
     values: Float64[np.ndarray, "N D"]
@@ -41,6 +42,7 @@ class Imputation(Shown):
     names: tuple[str, ...] | None = None
     levels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     given: Any = None
+    day_0: Mapping[str, str] = field(default_factory=dict)
 
     def page(self) -> Page:
         """A page with the number of filled values and the first filled rows, filled values in bold."""
@@ -128,7 +130,11 @@ class Imputation(Shown):
                 parts.append(column)
                 continue
             words, holes = self._words(k), column.isna().to_numpy() | (self.variance[:, k] > 0)
-            parts.append(filled_column(column, self.values[:, k], holes, words).rename(label))
+            parts.append(
+                filled_column(column, self.values[:, k], holes, words, self.day_0.get(str(label))).rename(
+                    label
+                )
+            )
             if errors:
                 error = np.sqrt(self.variance[:, k]) if words is None else 1 - self.variance[:, k]
                 added = DataFrame({f"{label}_{'sd' if words is None else 'p'}": error}, index=frame.index)
@@ -137,12 +143,17 @@ class Imputation(Shown):
 
 
 def filled_column(
-    column: Any, values: Float64[np.ndarray, " N"], holes: Bool[np.ndarray, " N"], words: Sequence[str] | None
+    column: Any,
+    values: Float64[np.ndarray, " N"],
+    holes: Bool[np.ndarray, " N"],
+    words: Sequence[str] | None,
+    day_0: str | None = None,
 ) -> Any:
     """Fill the holes of a data frame's column, in its own dtype if that can hold the values.
 
     Args:
         words: whose positions the values are; None for numbers.
+        day_0: from which the values count, if the column holds dates.
 
     Example:
         >>> import pandas as pd
@@ -150,12 +161,15 @@ def filled_column(
         >>> [str(filled_column(column, np.array([1.0, new]), holes, None).dtype) for new in (2.0, 2.5)]
         ['Int64', 'Float64']
     """
-    from pandas import Series
+    from pandas import Series, Timestamp, to_timedelta
 
     if not holes.any():
         return column
     filled, new, kind = column.copy(), values[holes], getattr(column.dtype, "kind", "O")
-    if words is None:
+    if day_0 is not None and kind not in "iufb":
+        times = Timestamp(day_0, tz="UTC") + to_timedelta(new, "D").round("s")
+        cells = times.tz_convert(getattr(column.dtype, "tz", None)) if kind == "M" else times.date
+    elif words is None:
         cells = new.astype(
             getattr(column.dtype, "numpy_dtype", column.dtype if kind in "iufb" else np.float64)
         )

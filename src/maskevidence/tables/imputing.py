@@ -8,6 +8,7 @@ from maskevidence.core.table import as_table
 from maskevidence.core.tokens import column_names
 from maskevidence.tables.choosing.auto import fitted_to
 from maskevidence.tables.imputation import Imputation
+from maskevidence.tables.table_files import dated_table
 
 
 def impute(model: Any, x: object) -> Imputation:
@@ -36,7 +37,7 @@ def impute(model: Any, x: object) -> Imputation:
     """
     if isinstance(model, str):
         x = x if column_names(x) is not None else as_table(x)
-        model = fitted_to(model, as_table(x))
+        model = fitted_to(model, dated_table(x))
     if not hasattr(model, "impute"):
         raise InputError(
             f"{type(model).__name__} cannot impute: it has no method impute(x); use PPCA, FactorAnalysis or "

@@ -45,8 +45,10 @@ from maskevidence.tables.table_files import (
     SUFFIXES,
     RawTable,
     converted,
+    days_0_of,
     described_file,
     digits,
+    join_days,
     kind_of_file,
     raw_of,
     read_file,
@@ -192,19 +194,13 @@ def reading_like(reading: RowReading, table: Table) -> RowReading:
         "numbers": join_words(numbers) or None,
     }
     columns = join_words(table.columns)
-    days = days_0_of(table) or None
+    days = join_days(days_0_of(table)) or None
     return replace(reading, table=replace(reading.table, columns=columns, drop=None, day_0=days, **kinds))
-
-
-def days_0_of(table: Table) -> str:
-    """Day 0 of a table's columns of dates, as --day-0 takes them."""
-    days = {name: form.origin for name, form in table.forms.items() if getattr(form, "order", None)}
-    return join_words(f"{name}={day}" for name, day in days.items() if name in table.columns)
 
 
 def read_with(reading: RowReading, table: Table) -> dict[str, str]:
     """The options of a table that a model saves for `reading_for`."""
-    options = vars(reading.table) | {"day_0": days_0_of(table)}
+    options = vars(reading.table) | {"day_0": join_days(days_0_of(table))}
     return {name: str(word) for name, word in options.items() if word and name not in _OF_ONE_FILE}
 
 

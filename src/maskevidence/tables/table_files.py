@@ -285,25 +285,45 @@ def dated_table(data: Any, like: Mapping[str, Any] = {}) -> Table:
         >>> table.values.tolist(), table.forms["day"].write(2.0)
         ([[0.0], [2.0]], '2024-02-02 00:00:00')
     """
+    frame, forms = dated_frame(
+        data, {name: form.origin for name, form in like.items() if hasattr(form, "origin")}
+    )
+    table = as_table(frame)
+    return replace(table, forms=forms) if forms else table
+
+
+def dated_frame(data: Any, day_0: Mapping[str, str] = {}) -> tuple[Any, dict[str, Any]]:
+    """A data frame with its dates as days, and their formats; other rows as they are.
+
+    Args:
+        day_0: of some columns; by default their first.
+    """
     import pyarrow as pa
     from pyarrow import types
 
-    from maskevidence.core.tokens import column_names  # torch comes with it
-
-    frame, forms = data, dict[str, Any]()
-    options = FileOptions(day_0={name: form.origin for name, form in like.items() if hasattr(form, "origin")})
-    for place, name in enumerate(column_names(data) or () if hasattr(data, "iloc") else ()):
-        column = data.iloc[:, place]
-        if getattr(column.dtype, "kind", "O") in "biuf" or str(column.dtype) == "category":
+    frame, forms, options = data, dict[str, Any](), FileOptions(day_0=day_0)
+    for place, dtype in enumerate(data.dtypes if hasattr(data, "iloc") else ()):
+        if getattr(dtype, "kind", "O") in "biuf" or str(dtype) == "category":
             continue
-        cells = pa.table({name: _arrow_column(name, column)}).column(0)
+        name = str(data.columns[place])
+        cells = pa.table({name: _arrow_column(name, data.iloc[:, place])}).column(0)
         if types.is_date(cells.type) or types.is_timestamp(cells.type):
             read = read_columns({name: cells}, None, options)[name]
             frame = frame if forms else data.copy(deep=False)
             frame.isetitem(place, read.values)
             forms[name] = read.form
-    table = as_table(frame)
-    return replace(table, forms=forms) if forms else table
+    return frame, forms
+
+
+def days_0_of(table: Table) -> dict[str, str]:
+    """The day from which each of a table's columns of dates counts, by name."""
+    of = table.forms
+    return {name: of[name].origin for name in table.columns if getattr(of.get(name), "order", None)}
+
+
+def join_days(days: Mapping[str, str]) -> str:
+    """Days 0 as --day-0 takes them."""
+    return join_words(f"{name}={day}" for name, day in days.items())
 
 
 def described_file(

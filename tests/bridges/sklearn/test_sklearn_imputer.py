@@ -194,11 +194,18 @@ def test_words_are_refused_with_what_takes_them(estimator: Any) -> None:
 
 
 @pytest.mark.parametrize("estimator", [MaskedImputer(), GaussianDensity(), MaskedNetworkDensity(epochs=1)])
-def test_dates_are_refused(estimator: Any) -> None:
-    days = pd.to_datetime(["2024-01-31", None, "2024-02-02"])
-    frame = pd.DataFrame({"tree": ["oak", "fir", "oak"], "felled": days, "height": [20.0, 18.0, np.nan]})
-    with pytest.raises(ValueError, match=r"'felled' of the data holds '2024-01-31.* days since a date"):
+def test_spans_of_time_are_refused(estimator: Any) -> None:
+    """Dates have a day 0; spans could be of days or of hours."""
+    spans = pd.to_datetime(["2024-01-31", None, "2024-02-02"]) - pd.Timestamp("2024-01-01")
+    frame = pd.DataFrame({"tree": ["oak", "fir", "oak"], "felled": spans, "height": [20.0, 18.0, np.nan]})
+    with pytest.raises(ValueError, match=r"'felled' of the data holds '30 days.* days since a date"):
         estimator.fit(frame if isinstance(estimator, MaskedNetworkDensity) else frame.drop(columns="tree"))
+
+
+def test_a_number_marks_no_hole_among_dates() -> None:
+    frame = pd.DataFrame({"day": pd.to_datetime(["2024-01-31", "2024-02-02"]), "a": [0.0, 1.0]})
+    with pytest.raises(ValueError, match=r"missing_values=0; in a table with dates, give numpy.nan"):
+        MaskedImputer(missing_values=0).fit(frame)
 
 
 def test_nullable_columns_beside_words() -> None:

@@ -12,6 +12,7 @@ from sklearn.feature_selection import SelectKBest
 import maskevidence as me
 from command_line import CommandLine, files_in
 from maskevidence.sklearn import InformationSelector, information_score
+from maskevidence.tables.information import gains, matrix
 from refusals import one_line
 
 
@@ -186,6 +187,14 @@ def test_features_are_chosen_by_what_they_tell() -> None:
         information_score(features, y[1:], "gaussian")
 
 
+def test_features_are_asked_in_one_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each call of a Gaussian inverts its covariance: 2,000 genes took hours."""
+    calls, asked = list[int](), matrix._asked
+    monkeypatch.setattr(matrix, "_asked", lambda *each: calls.append(1) or asked(*each))
+    information_score(np.random.default_rng(0).normal(size=(60, 30)), np.arange(60.0), "gaussian", folds=3)
+    assert len(calls) == 3 * 2 * 2  # folds, models of each, with and without the feature
+
+
 def test_copies_of_a_feature_score_alike_in_any_order() -> None:
     """0 nats before, and p = 1, of all but the first."""
     x = table(200)
@@ -198,8 +207,9 @@ def test_copies_of_a_feature_score_alike_in_any_order() -> None:
     assert np.allclose(backwards, np.array([nats, p])[:, ::-1], atol=1e-12)
 
 
-def test_indicators_of_a_category_are_pairs_like_others() -> None:
+def test_indicators_of_a_category_are_pairs_like_others(monkeypatch: pytest.MonkeyPatch) -> None:
     """The whole matrix was refused, since no Gaussian of all columns exists."""
+    monkeypatch.setattr(gains, "_once", lambda rows: rows)  # the same folds for all columns
     x = table(200)
     kind = np.arange(200) % 3
     named = {name: kind == k for k, name in enumerate(("red", "green", "blue"))}

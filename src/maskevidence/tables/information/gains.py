@@ -24,7 +24,7 @@ from maskevidence.core.masks.sizes import Exhaustive, FixedRate, LeaveOneOut, Ra
 from maskevidence.core.model import as_tokens, check_conditionals
 from maskevidence.core.show.words import count
 from maskevidence.core.support.checks import in_short, some_of, whole_number
-from maskevidence.core.support.keyed_random import equal_rows, first_copies
+from maskevidence.core.support.keyed_random import equal_rows, first_copies, keyed_bits
 from maskevidence.core.support.progress import progress
 from maskevidence.core.table import Table, as_table, blank_note, varies, with_levels_of, with_values
 from maskevidence.core.tokens import Tokens, number_labels
@@ -46,6 +46,7 @@ _FEWEST = 3  # rows of a fold
 _FEW_VALUES, _FEW_SHARE = 20, 0.2  # values of a category, at most, also as a share of the rows
 _LARGEST = 0.05  # share of a row above which its equals are parted
 _BY_CATEGORIES = (AUTO, KERNELS, COUNTS)  # words that take few values as categories; a network knows counts
+_OF_SUMS = (AUTO, GAUSSIAN, KERNELS)  # words to which a column that others determine tells nothing more
 _BANDWIDTHS, _HELD_OUT = (0.05, 0.07, 0.1, 0.14, 0.2, 0.28, 0.4, 0.6, 0.8, 0.97), 150
 _FEWEST_SHARPENED = 20
 _SUM = 1e-4  # of the largest singular value, below which columns are weighted sums of each other
@@ -175,6 +176,8 @@ def fitted(
     table = _once(dated_table(data))
     labels = number_labels(data)
     name, places = _target_of(table, target, labels), _groups_of(table, groups, labels)
+    if groups is not None and model in _OF_SUMS:
+        table, places = _without_sums(table, places)
     table = table.select([table.columns[j] for group in places for j in group])
     table = _once(table.take(np.flatnonzero(with_values(table.values))))
     if len(table) < (few := folds * _FEWEST):
@@ -224,12 +227,20 @@ def _target_of(table: Table, target: Any, labels: Mapping[Any, str]) -> str | No
 
 
 def _once(table: Table) -> Table:
-    """The table without copies of rows, which add no information."""
-    once = first_copies(table.values) == np.arange(len(table))
-    if once.all():
-        return table
-    note = f"{count(int((~once).sum()), 'row')} of {len(table):,} repeat others: copies count once"
-    return replace(table.take(np.flatnonzero(once)), notes=(*table.notes, note))
+    """The table without copies of rows, which add no information; the cells determine the order of the rows.
+
+    So folds and draws are those of the same rows in any order, of the same columns in any order, and of
+    increasing maps of the columns.
+    """
+    once = np.flatnonzero(first_copies(table.values) == np.arange(len(table)))
+    keys = np.zeros((2, len(once)), dtype=np.uint64)
+    for name, column in zip(table.columns, table.values[once].T, strict=True):
+        rank = np.unique(column, return_inverse=True)[1]
+        keys += np.stack([keyed_bits(*name.encode(), rank), keyed_bits(rank)])  # the last one sorts first
+    notes, n = table.notes, len(table) - len(once)
+    if n:
+        notes = (*notes, f"{count(n, 'row')} of {len(table):,} repeat others: copies count once")
+    return replace(table.take(once[np.lexsort(keys)]), notes=notes)
 
 
 def _alike(values: TableRows) -> _Ints:
@@ -354,6 +365,33 @@ def _usable(
     kept = [j for j, name in enumerate(table.columns) if name not in (*constant, *copies)]
     notes = (*table.notes, *(f"{each}: left out" for each in said))
     return replace(table.select([table.columns[j] for j in kept]), notes=notes), ranked[kept], copies
+
+
+def _without_sums(table: Table, places: list[list[int]]) -> tuple[Table, list[list[int]]]:
+    """Two groups and given columns, without numbers that are weighted sums of others of the same side.
+
+    Their information stays the same; notes name the columns. Of one group alone no column is left out.
+    """
+    *asked, given = places
+    kept, notes = [list(group) for group in places], list[str]()
+    for side, group in enumerate(asked if len(asked) > 1 else [[]]):
+        numbers = [j for j in (*given, *group) if table.columns[j] not in table.levels]
+        x = table.values[:, numbers]
+        x = x[~np.isnan(x).any(1)]
+        if not numbers or len(x) <= len(numbers):
+            continue
+        moves = varies(x)
+        x = (x - x.mean(0)) / np.where(moves, x.std(0), 1.0) / len(x) ** 0.5
+        beyond_earlier = np.abs(np.diag(np.linalg.qr(x, mode="r")))
+        for j in np.array(numbers)[moves & (beyond_earlier < _SUM)].tolist():
+            own = kept[side if j in group else -1]
+            if j in own:
+                own.remove(j)
+                notes.append(f"column {table.columns[j]!r} is a weighted sum of others beside it: left out")
+        if group and not kept[side]:
+            names = some_of([table.columns[j] for j in group])
+            raise InputError(f"the given columns determine {names}: the information is 0")
+    return replace(table, notes=(*table.notes, *notes)), kept
 
 
 def _sums(table: Table) -> list[str]:

@@ -254,17 +254,23 @@ def _of_target(
     If given, also log p(target | all) - log p(target | all but j).
     """
     seen, place = ~np.isnan(rows), np.arange(rows.shape[1])
-
-    def ask(hidden: Bool[np.ndarray, "..."]) -> Float64[np.ndarray, " n"]:
-        return _asked(model, rows, seen & hidden)[:, target]
-
     values, alone = np.full((len(rows), 1 + given, len(place)), np.nan), place == target
-    before = ask(~known)
-    full = ask(alone) if given else before
-    for j in np.flatnonzero(~known & ~alone):
-        values[:, 0, j] = ask(seen[:, [j]] & ~known & (place != j)) - before
-        if given:
-            values[:, 1, j] = full - ask(seen[:, [j]] & ((place == j) | alone))
+
+    def ask(visible: Bool[np.ndarray, "m D"]) -> Float64[np.ndarray, "n m"]:
+        """log p(target | visible) for several sets of columns; the others are hidden and not asked."""
+        told, at_once = [], max(1, _NUMBERS // rows.size)
+        for first in range(0, len(visible), at_once):
+            some = np.where(visible[first : first + at_once, None] | alone, rows, np.nan)
+            flat = some.reshape(-1, len(place))
+            told.append(_asked(model, flat, ~np.isnan(flat) & alone)[:, target].reshape(some.shape[:2]))
+        return np.concatenate(told).T
+
+    others = np.flatnonzero(~known & ~alone)
+    each = place == others[:, None]
+    values[:, 0, others] = ask(known | each) - ask(known[None])
+    if given:
+        values[:, 1, others] = ask(~alone[None]) - ask(~(alone | each))
+    values[:, :, others] = np.where(seen[:, None, others], values[:, :, others], np.nan)
     yield values
 
 

@@ -60,15 +60,9 @@ class Look(Looked, Shown):
             column = frame.iloc[:, places[name]]
             holes, values = np.zeros(len(frame), dtype=bool), np.zeros(len(frame))
             holes[table.ids], values[table.ids] = self.modelled.holes[:, j], filled[:, j]
-            if isinstance(form := table.forms.get(name), DateForm) and column.dtype.kind == "M":
-                days = pandas.to_timedelta(values[holes], "D").round("s")
-                times, zone = (
-                    pandas.Timestamp(form.origin, tz="UTC") + days,
-                    getattr(column.dtype, "tz", None),
-                )
-                dates = column.copy()
-                dates.iloc[np.flatnonzero(holes)] = times.tz_convert(zone)
-                frame.isetitem(places[name], dates)
+            form = table.forms.get(name)
+            if isinstance(form, DateForm) and column.dtype.kind == "M":
+                frame.isetitem(places[name], filled_column(column, values, holes, None, form.origin))
             elif self.given is None and name not in table.levels:  # a file's numbers are text
                 values[table.ids] = filled[:, j]
                 frame.isetitem(places[name], pandas.Series(values, frame.index))
