@@ -27,14 +27,6 @@ def every_mask(maskable: np.ndarray) -> list[np.ndarray]:
     return masks
 
 
-def sum_over_sizes(score: Callable[[np.ndarray], float], maskable: np.ndarray) -> float:
-    """Eq. 2 by enumeration: the mean score over the masks of each size, summed over sizes."""
-    by_size: dict[int, list[float]] = {}
-    for mask in every_mask(maskable):
-        by_size.setdefault(int(mask.sum()), []).append(score(mask))
-    return sum(sum(scores) / len(scores) for scores in by_size.values())
-
-
 def condition(
     mean: np.ndarray, covariance: np.ndarray, x: np.ndarray, visible: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
