@@ -283,11 +283,6 @@ class TestCommand:
         assert "is better than" not in page
         assert "Density per unit of each column" in page
 
-    def test_refuses_different_base_measures(self, table: Path, run: CommandLine) -> None:
-        assert run("score", "gaussian", "binary.npy", "--out", "g").code == 0
-        assert run("score", "bernoulli-pca:1", "binary.npy", "--out", "b").code == 0
-        assert "have no common scale" in run("compare", "g", "b").error
-
     def test_a_lower_bound_below_an_evidence_is_no_loser(self, table: Path, run: CommandLine) -> None:
         tokens = me.Tokens.from_array(binary(60))
         data = DataSource(name="binary.npy", fingerprint="f", n_observations=60, columns=[*"abcde"])
