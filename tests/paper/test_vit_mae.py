@@ -13,8 +13,6 @@ from maskevidence.huggingface.recipe import Recipe
 from maskevidence.images.masked_image import MaskedImage
 from paper.vit_mae import PatchMaskCollator, new_vit_mae, random_vit_mae, sin_cos_positions, train_vit_mae
 
-SHORT = Recipe(steps=8, batch_size=4, learning_rate=1e-3, warmup=2)
-
 
 def small(**options: Any) -> MaskedImage:
     return new_vit_mae(image_size=8, patch_size=2, channels=1, **options)
