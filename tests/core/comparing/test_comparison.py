@@ -8,16 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from scipy.stats import binom
 from scipy.stats import t as student
 
 import comparison
 import maskevidence as me
 from command_line import CommandLine
 from many_estimates import many_estimates
-from maskevidence.core.evidence.result import HowScored, summarize_scores
 from maskevidence.core.evidence.standard_errors import t_half_width
-from maskevidence.core.masks.design import MaskKey
 from maskevidence.core.show import Table
 from maskevidence.runs import DataSource, RunDirectory, record_run
 from recorded_runs import make_manifest
@@ -183,40 +180,6 @@ class Shifted(torch.nn.Module):
 
 class TestSeveralModels:
     """One comparison has a verdict for each model but the best, and all of them have to hold."""
-
-    @staticmethod
-    def estimates(seed: int, worse_by: float) -> list[me.EvidenceEstimate]:
-        """Ten equal models and a worse one, with an error of the observations and one of the masks."""
-        rng, n = np.random.default_rng(seed), 40
-        design, key = me.FixedRate(0.5, 2), MaskKey(seed, "own")
-        number, draw = (grid.ravel() for grid in np.indices((n, 2)))
-        one, two = np.ones_like(number), np.full_like(number, 2)
-        each = rng.normal(size=(n, 11)) - np.eye(11)[10] * worse_by
-        score = (
-            np.repeat(each, 2, axis=0) + 0.5 * rng.normal(size=(2 * n, 11)) + 3 * rng.normal(size=(2 * n, 1))
-        )
-        return [
-            summarize_scores(
-                me.ScoreTable(number, draw, one, two, score[:, k]), HowScored(design, key, "exact"), 1
-            )
-            for k in range(11)
-        ]
-
-    @pytest.mark.slow
-    def test_equal_models_are_told_apart_in_at_most_5_percent_of_comparisons(self) -> None:
-        """30 data sets; benchmarks/comparison.py has more. The models differ by 5 standard errors."""
-        n_seeds, counts = 30, {"five": 0, "ten": 0, "one by one": 0, "worse": 0}
-        for seed in range(n_seeds):
-            estimates = self.estimates(seed, worse_by=1.25)
-            counts["five"] += any(each.told_apart for each in me.compare(estimates[:5]).behind)
-            ten = me.compare(estimates[:10]).behind
-            counts["ten"] += any(each.told_apart for each in ten)
-            counts["one by one"] += any(replace(each, n_pairs=1).told_apart for each in ten)
-            counts["worse"] += {each.second: each.told_apart for each in me.compare(estimates).behind}["11"]
-        at_most = binom.ppf(0.999, n_seeds, 0.05)
-        assert max(counts["five"], counts["ten"]) <= at_most, counts
-        assert counts["one by one"] > 0.4 * n_seeds, counts
-        assert counts["worse"] > 0.8 * n_seeds, counts
 
     def test_the_level_is_that_of_the_pairs_that_are_left(self) -> None:
         """Two models far behind are told apart among all 6 pairs, the close one among the one pair left."""

@@ -57,18 +57,6 @@ def test_the_importance_weighted_bound_is_below_the_evidence_and_rises_to_it() -
     assert bound.samples == 4096
 
 
-def test_the_bounds_of_the_evidence_are_ordered() -> None:
-    """ELBO <= importance-weighted bound <= log evidence, on average over draws."""
-    vae, ppca = linear_vae(loadings(), skill=0.8, wider=1.3)
-    tokens, _ = rows_and_masks(ppca, n=300)
-    generator = torch.Generator().manual_seed(0)
-    with torch.no_grad():
-        elbo = vae.elbo(tokens, generator=generator, samples=50).mean()
-        weighted = vae.importance_bound(tokens, generator=generator, samples=10).mean()
-        exact = ppca.log_evidence(tokens).mean()
-    assert elbo < weighted - 0.05 < exact - 0.05
-
-
 def test_the_elbo_is_the_evidence_less_the_divergence_from_the_posterior() -> None:
     vae, ppca = linear_vae(loadings(), wider=1.3)
     x = ppca.sample(50, seed=1)
