@@ -76,22 +76,6 @@ def scores(model: GaussianModel, tokens: Tokens, masked: torch.Tensor) -> np.nda
     return gaussian_log_conditionals(*parameters_of(model), values, mask, visible).sum(1) / mask.sum(1)
 
 
-def numerical_gradient(function: Callable[[], float], parameter: torch.Tensor) -> np.ndarray:
-    """The gradient of a function of a model by central differences in each entry of a parameter."""
-    step = 1e-5
-    gradient = np.zeros(parameter.shape)
-    with torch.no_grad():
-        for index in np.ndindex(*parameter.shape):
-            value = parameter[index].clone()
-            ends = []
-            for sign in (1, -1):
-                parameter[index] = value + sign * step
-                ends.append(function())
-            parameter[index] = value
-            gradient[index] = (ends[0] - ends[1]) / (2 * step)
-    return gradient
-
-
 def splitmix64(keys: list[int]) -> int:
     """The keyed generator in plain integers: each key adds (key + 1)·γ, then the state is mixed."""
     state = 0

@@ -214,21 +214,6 @@ def test_absent_patches_are_hidden_and_context_is_visible() -> None:
     torch.testing.assert_close(answer[masked], both[masked], rtol=0, atol=1e-4)
 
 
-def test_gradients_equal_those_of_one_image_at_a_time() -> None:
-    model = calibrated(network=small_vit_mae()).double()
-    tokens = model.tokens(random_images(6))
-    masked = any_sizes(tokens)
-    parameters = [p for p in model.parameters() if p.requires_grad]
-    together = torch.autograd.grad(model.log_conditionals(tokens, masked).sum(), parameters)
-    alone = [torch.zeros_like(p) for p in parameters]
-    for row in range(6):
-        score = model.log_conditionals(tokens[row : row + 1], masked[row : row + 1]).sum()
-        for total, part in zip(alone, torch.autograd.grad(score, parameters), strict=True):
-            total += part
-    for a, b in zip(together, alone, strict=True):
-        torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-9)
-
-
 # the evidence
 
 

@@ -521,17 +521,6 @@ def test_equal_models_of_few_rows_are_told_apart_as_often_as_they_may_be() -> No
         assert comparison.pairs_of_models(design, masks, 200, scores)["coverage"] >= 0.95 - 2 * 0.0154
 
 
-def test_few_shared_masks_hardly_widen_the_interval_of_a_difference() -> None:
-    """8 shared orders of models whose masks hardly differ: on average less than Student's t by a fifth."""
-    x, shares = a_pair()[0].sample(20, seed=1), []
-    for seed in range(40):
-        found = me.compare(estimates_of(a_pair(seed), x, me.Orderings(8), masks="shared", seed=seed))
-        each = found.between("a", "b")
-        rare = sum(each.tails) / 2 * -math.log(0.05)
-        shares.append(rare / t_half_width(each.mask_se, each.mask_df, 0.95))
-    assert 0 < np.mean(shares) < 0.3
-
-
 @pytest.mark.parametrize(("design", "is_apart"), [(me.RandomSize(8), True), (me.LeaveOneOut(), False)])
 def test_a_paired_difference_that_is_not_that_of_the_numbers_says_so(
     design: me.MaskDesign, is_apart: bool

@@ -64,17 +64,6 @@ class TestFamily:
         expected = oracles.gaussian_log_evidence(*oracles.parameters_of(model), *arrays)
         np.testing.assert_allclose(model.log_evidence(tokens).detach(), expected, rtol=1e-10)
 
-    def test_gradients_of_the_evidence_equal_central_differences(self, build, mixed_tokens) -> None:
-        model, tokens = build(5), mixed_tokens(6, 5)
-        arrays = [part.numpy() for part in (tokens.values, tokens.maskable, tokens.context)]
-        model.log_evidence(tokens).sum().backward()
-        for parameter in model.parameters():
-            expected = oracles.numerical_gradient(
-                lambda: float(oracles.gaussian_log_evidence(*oracles.parameters_of(model), *arrays).sum()),
-                parameter,
-            )
-            np.testing.assert_allclose(parameter.grad, expected, rtol=1e-6, atol=1e-7)
-
     def test_samples_have_the_models_moments(self, build) -> None:
         """A z-test of each mean and second moment, and a chi-square test of the distances from the mean."""
         model, n = build(4), 20_000
