@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from sklearn.datasets import load_breast_cancer, load_digits
 
-import _questions
+import _reactions
 import maskevidence as me
 from _timing import random_bert
 
@@ -189,7 +189,7 @@ def small_bert(n_texts: int, steps: int, _kept: Path | None) -> Subject:
 
 def reactions(n_texts: int, _steps: int, _kept: Path | None) -> Subject | None:
     """The ALBERT of `rxnmapper` and reactions of up to 128 tokens; None if either is not there."""
-    found = _questions.reactions(n_texts, LONGEST) if "MASKEVIDENCE_DATA" in os.environ else None
+    found = _reactions.reactions(n_texts, LONGEST) if "MASKEVIDENCE_DATA" in os.environ else None
     return None if found is None else Subject(*found, None, 4.0)
 
 

@@ -5,7 +5,7 @@
 By seed: each draws new rows from each of two sound models, and new masks and replacements: PPCA, and
 vectors of four numbers with correlated entries. By architecture: small models with random weights of the
 21 architectures of the tests, on rows of random tokens; and an ALBERT trained on chemical reactions, if
-the package `rxnmapper` is installed (see _questions.py; needs `MASKEVIDENCE_DATA`).
+the package `rxnmapper` is installed (see _reactions.py; needs `MASKEVIDENCE_DATA`).
 """
 
 import math
@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 import maskevidence as me
-from _questions import REACTIONS, reactions
+from _reactions import REACTIONS, reactions
 from maskevidence.core.tokens import Tokens
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "helpers"))

@@ -14,7 +14,7 @@ estimates over the mean of mask_se², and the mean error in units of the error o
 
 PPCA knows its log evidence. Networks for two tables of scikit-learn are trained here, and their truth is a
 run with 8,192 masks for each of the 100 rows. The texts are those of a small BERT, which is trained here
-(_precision_models.py), and reactions for the ALBERT of `rxnmapper` (see _questions.py; needs
+(_precision_models.py), and reactions for the ALBERT of `rxnmapper` (see _reactions.py; needs
 `MASKEVIDENCE_DATA`). With --out, a folder keeps every run, so that the same command resumes;
 --seconds stops it, and --only chooses some of the models.
 """

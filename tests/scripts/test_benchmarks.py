@@ -12,12 +12,8 @@ PAGES = [*(ROOT / "docs").rglob("*.md"), ROOT / "README.md", ROOT / "CONTRIBUTIN
 OPTIONS = {"since": ("--base", "HEAD")}
 NEED_DATA = {
     "any_table",
-    "decisions",
     "density",
     "diffusion",
-    "held_out_latent",
-    "held_out_training",
-    "held_out_vae",
     "imputation",
     "look",
     "masked_lm",
