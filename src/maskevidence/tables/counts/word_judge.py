@@ -274,14 +274,14 @@ class WordJudge(CellJudge):
                 "rest of the row speaks for other values of the column, but not for theirs: false if that "
                 'stands for no value, such as "unknown"'
             )
-        numbers = [names[j] for j in np.flatnonzero(~words & ~called.any(0)).tolist()]
+        pairs = [names[j] for j in np.flatnonzero(~words & ~self.facts.numbers & ~called.any(0)).tolist()]
         if alike:
             found.append(
                 f"right and wrong words cannot be told apart where most occur once: none of "
                 f"{some_of(alike)} is called"
             )
-        if numbers:
-            found.append(f"no number or yes/no is called without trusted rows: {some_of(numbers)}")
+        if pairs:
+            found.append(f"no yes/no is called without trusted rows: {some_of(pairs)}")
         return found
 
     def likelier(

@@ -9,16 +9,16 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float64, Int64
 
-from maskevidence.core.errors import InputError
+from maskevidence.core.errors import InputError, NumericalError
 from maskevidence.core.model import DENSITY, check_conditionals
 from maskevidence.core.show.words import count
-from maskevidence.core.support.checks import whole_number
+from maskevidence.core.support.checks import some_of, whole_number
 from maskevidence.core.support.keyed_random import first_copies
 from maskevidence.core.support.progress import Advance, progress
 from maskevidence.core.table import Table, as_table, with_levels_of, with_values
 from maskevidence.core.tokens import Tokens, column_names
 from maskevidence.tables.base import TableModel, share_fitted
-from maskevidence.tables.by_name import AUTO, TAKE_WORDS, declared, parse_model
+from maskevidence.tables.by_name import AUTO, COUNTS, KERNELS, TAKE_WORDS, declared, parse_model
 from maskevidence.tables.choosing.auto import auto_word
 from maskevidence.tables.choosing.choosing import varying_columns
 from maskevidence.tables.counts.mixture_transition import MixtureTransition
@@ -46,6 +46,7 @@ from maskevidence.tables.wrong_cells.found_cells import (
     name_of_row,
     odd_cells,
     value_of,
+    with_numbers,
 )
 from maskevidence.tables.wrong_cells.planted_cells import N_PLANTED, RESTS, Planted, Right, call, planted
 
@@ -145,16 +146,25 @@ def wrong_cells(
     seed, folds = whole_number("seed", seed, 0), whole_number("folds", folds, 2)
     notes = list[str]()
     build, fitted = parse_model(model) if isinstance(model, str) else (None, model)
+    of_numbers, how = None, Search(rate, seed)
     if build is None:
         task = _by_model(fitted, table, trusted)
     else:
         rows = dated_table(table, getattr(trusted, "forms", {}))
         known = None if trusted is None else dated_table(trusted, rows.forms)
+        word = model
         if model == AUTO:
             word, of_auto = auto_word(rows if known is None else known, seed=seed)
             build, notes = parse_model(word)[0], [*of_auto]
         task = _by_word(build, rows, known, (folds, seed))
-    return _as_given(_found(task._replace(notes=[*notes, *task.notes]), Search(rate, seed)), table)
+        if word == COUNTS:
+            of_numbers = _numbers_by_kernels(task, (rows, known), (folds, seed), how)
+    if isinstance(of_numbers, WrongCells):
+        task = task._replace(coded=replace(task.coded, limits={}))
+    elif of_numbers is not None:
+        notes.append(of_numbers)
+    found = _found(task._replace(notes=[*notes, *task.notes]), how)
+    return _as_given(with_numbers(found, of_numbers) if isinstance(of_numbers, WrongCells) else found, table)
 
 
 def cells_by_folds(
@@ -177,6 +187,23 @@ def cells_by_folds(
         facts = facts_of(model, train, [table.columns.index(name) for name in table.levels])
         sittings.append(_Sitting(CellJudge(model, facts), places, table.values[:0]))
     return _found(_Task(table, table, sittings, []), how)
+
+
+def _numbers_by_kernels(
+    task: "_Task", tables: tuple[Table, Table | None], folding: tuple[int, int], how: Search
+) -> WrongCells | str | None:
+    """The wrong numbers of a table with words, by kernels of its numbers alone; a note if there are none."""
+    numbers = [task.coded.columns[j] for j in np.flatnonzero(task.sittings[0].judge.facts.numbers).tolist()]
+    if not numbers:
+        return None
+    rows, known = (each and each.select(numbers) for each in tables)
+    assert rows is not None
+    try:
+        found = _found(_by_word(parse_model(KERNELS)[0], rows, known, folding), how)
+    except (InputError, NumericalError) as error:
+        return f"numbers are judged by {COUNTS}, which calls none without trusted rows: {error}"
+    note = f"numbers are judged by {KERNELS}, without the words: {some_of(numbers)}"
+    return replace(found, notes=(note, *found.notes))
 
 
 def _found(task: "_Task", how: Search) -> WrongCells:
