@@ -215,32 +215,34 @@ class WrongCells(Shown):
 
 
 def with_numbers(found: WrongCells, of_numbers: WrongCells) -> WrongCells:
-    """The results of one search, with columns of numbers by another search of the same rows.
+    """The results of one search, with those of another one of the same rows for columns of numbers.
 
-    The suspicion of a number is at most -log of its p-value: a column of numbers may have a heavy tail, and
-    its cells stand beside those of words.
+    A number has the higher suspicion of both, where that of the second search is at most the highest Bayes
+    factor for a p-value p, -1 / (e p log p): a column of numbers may have a heavy tail.
+
+    Source:
+        Sellke, Bayarri and Berger (2001), Calibration of p Values for Testing Precise Null Hypotheses.
     """
     names = of_numbers.table.columns
     place = [found.table.columns.index(name) for name in names]
     suspicion, p_values, called, calls = (
         each.copy() for each in (found.suspicion, found.p_values, found.called, found.calls)
     )
-    with np.errstate(divide="ignore"):
-        most = np.minimum(of_numbers.suspicion, -np.log(of_numbers.p_values))
-    suspicion[:, place], p_values[:, place] = most, of_numbers.p_values
+    p = np.clip(of_numbers.p_values, 1e-300, np.exp(-1.0))
+    bound = -1 - np.log(p) - np.log(-np.log(p))
+    suspicion[:, place] = np.fmax(suspicion[:, place], np.minimum(of_numbers.suspicion, bound))
+    p_values[:, place] = np.where(called[:, place], p_values[:, place], of_numbers.p_values)
     both = np.where(of_numbers.calls > 0, calls.max(initial=0) + of_numbers.calls, calls[:, place])
     calls[:, place], called[:, place] = both, called[:, place] | of_numbers.called
     listed = {(cell.row, cell.column) for cell in of_numbers.cells}
+    cells = [cell for cell in found.cells if (cell.row, cell.column) not in listed]
+    at = {int(key): k for k, key in enumerate(found.table.ids)}
     cells = [
         cell
-        for cell in found.cells
-        if cell.column not in names or (cell.called and (cell.row, cell.column) not in listed)
+        if cell.fault in (*UNREAD, FAR)
+        else replace(cell, suspicion=float(suspicion[at[cell.row], found.table.columns.index(cell.column)]))
+        for cell in (*cells, *of_numbers.cells)
     ]
-    at = {int(key): k for k, key in enumerate(of_numbers.table.ids)}
-    for cell in of_numbers.cells:
-        if cell.fault not in (*UNREAD, FAR):
-            cell = replace(cell, suspicion=float(most[at[cell.row], names.index(cell.column)]))
-        cells.append(cell)
     return replace(
         found,
         cells=tuple(sorted(cells, key=lambda cell: -cell.suspicion)),
