@@ -599,9 +599,9 @@ def test_clean_tables_of_heavy_tailed_numbers_keep_the_rate() -> None:
 
 
 def test_without_trusted_rows_shifted_cells_are_called_at_the_rate() -> None:
-    """1 % of the cells, 6 standard deviations off: none was called when they were taken for a heavy tail."""
+    """1 % of the cells, 6 standard deviations off: .22 were called when they passed for a heavy tail."""
     model, shares, found = correlated(10), [], []
-    for seed in range(8):
+    for seed in range(4):
         x, rng = model.sample(300, seed), np.random.default_rng(seed)
         wrong = rng.random(x.shape) < 0.01
         result = me.wrong_cells("gaussian", x + 6 * wrong * x.std(0) * rng.choice([-1, 1], size=x.shape))
@@ -614,11 +614,11 @@ def test_without_trusted_rows_shifted_cells_are_called_at_the_rate() -> None:
 
 def test_one_heavy_column_among_others_is_no_column_of_wrong_cells() -> None:
     with_call = 0
-    for seed in range(8):
+    for seed in range(4):
         rng = np.random.default_rng(seed)
         x = np.column_stack([rng.normal(size=(300, 5)), rng.pareto(1.5, 300), np.exp(rng.normal(size=300))])
         with_call += me.wrong_cells("gaussian", x).called.any()
-    assert with_call <= 2
+    assert with_call <= 1
 
 
 def test_expected_values_and_intervals_of_a_column_without_negative_values_begin_at_0_or_above() -> None:

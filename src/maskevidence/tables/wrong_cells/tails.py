@@ -17,7 +17,7 @@ _WRONG = np.linspace(0, 0.2, 5)  # possible shares of wrong cells in the tails
 _OF_SHARES = np.array([0.5, 0.125, 0.125, 0.125, 0.125])  # their probabilities before
 _NATS = 10.0  # the median excess of a wrong cell
 _CENTRES, _SPREADS = np.arange(0, 3.1, 0.2), np.array([0.05, 0.1, 0.2, 0.4, 0.8])  # of the columns' shapes
-_NO_MEAN = 0.1  # the probability of a shape of 1 or more above which no cell is rare
+_NO_MEAN = 0.25  # the probability of a shape of 1 or more above which no cell is rare
 _LEAST = 0.05  # nats of the median excess; less is a fit to the extremes
 
 
