@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -36,7 +36,6 @@ from maskevidence.tables.wrong_cells.cell_search import (
     Ints,
     Judged,
     Rows,
-    Sets,
     facts_of,
 )
 from maskevidence.tables.wrong_cells.far_limits import far_limits
@@ -49,6 +48,7 @@ from maskevidence.tables.wrong_cells.found_cells import (
     with_numbers,
 )
 from maskevidence.tables.wrong_cells.planted_cells import N_PLANTED, RESTS, Planted, Right, call, planted
+from maskevidence.tables.wrong_cells.tails import Tails
 
 _MOST_TRIED = 2**21  # cells of rows in which suggestions are tried at once
 _MOST_KEPT = 50_000  # rows of a file that is read by row groups
@@ -100,11 +100,11 @@ def wrong_cells(
     The p-value of a cell with suspicion s is its rank among the cells of trusted rows and of its own,
     (#{trusted > s} + ½ #{trusted = s} + #{own row ≥ s}) / (all of them).
 
-    Without trusted rows, a p-value is the share of the table's own cells that are as suspicious, beyond the
-    90 % quantile by the tail of a generalised Pareto distribution, of all cells or of -log p in the column,
-    which at most 2 % of wrong cells leave as it is; the calmer half of the rows is planted into. The rate
-    then rests on that tail, which is taken a standard error heavier than it looks, and no word or yes/no is
-    called: a rare one need not be wrong.
+    Without trusted rows, a p-value is the share of right cells that are as suspicious by the tail of the
+    column, beyond the 90 % quantile of -log p: a generalised Pareto distribution of right cells and up to 2 %
+    of wrong ones, whose shapes vary around a common one, as `Tails` says; the calmer half of the rows is
+    planted into. The rate then rests on that tail, no cell of a column whose tail may have no mean is called,
+    and no word or yes/no: a rare one need not be wrong.
 
     The word "mixture-transition" is fitted to all rows, each of which is judged by the counts without it, and
     words are called without trusted rows: how many right ones look wrong for lack of support shows in those
@@ -132,7 +132,7 @@ def wrong_cells(
 
     Source:
         Bates et al. (2023), Testing for Outliers with Conformal p-values; Pickands (1975), Statistical
-        Inference Using Extreme Order Statistics (a tail from its quantiles).
+        Inference Using Extreme Order Statistics (the tail).
 
     Example:
         >>> import maskevidence as me
@@ -285,7 +285,7 @@ def _judged_wrong(
         clean = _joined(_searched("judging trusted cells", sittings, bases))
         p_values, right = _ranks(judged.suspicion, clean.suspicion), Right(clean.clues, len(clean.suspicion))
     else:
-        tail = _Tail(judged)
+        tail = Tails(judged)
         p_values = tail.share(judged.suspicion)
         # planted into the less suspicious half of the rows; a rare word is not a wrong one
         worst = np.where(np.isnan(judged.suspicion), -np.inf, judged.suspicion).max(axis=1)
@@ -488,76 +488,6 @@ def _ranks(suspicion: Rows, clean: Float64[np.ndarray, "n D"]) -> Rows:
     )
     own = rankdata(-np.where(seen, suspicion, -np.inf), method="max", axis=1)
     return np.where(seen, (above + own) / (len(ordered) + seen.sum(1, keepdims=True)), np.nan)
-
-
-class _Tail:
-    """The tail of the table's own cells: a generalised Pareto distribution, of all and of each column.
-
-    With the excesses a and b of the 96 and 98 % quantiles over the 90 % quantile, the shape ξ >= 0 solves
-    b / a = (5^ξ - 1) / (2.5^ξ - 1), and the scale is b ξ / (5^ξ - 1); log(b / a) is raised by a standard
-    error. All cells are taken by their suspicion, those of a column by their surprise -log p: the bulk of a
-    heavy-tailed column is as suspicious as its marginal, whatever its tail. The larger share holds.
-    """
-
-    def __init__(self, judged: Judged) -> None:
-        suspicion, surprise = judged.suspicion, judged.suspicion - judged.log_wrong
-        self.n_cells, self.n_rows = (~np.isnan(suspicion)).sum(), len(suspicion)
-        start = np.nanquantile(suspicion, 0.9) if self.n_cells else 0.0
-        self.whole = _pareto(suspicion.ravel(), int((suspicion > start).any(axis=1).sum()))
-        self.of_columns = list[tuple[Callable[[np.ndarray], np.ndarray], float]]()
-        for column, of_wrong in zip(surprise.T, judged.log_wrong.T, strict=True):
-            seen = ~np.isnan(column)
-            far = seen & (column >= (np.quantile(column[seen], 0.9) if seen.any() else 0.0))
-            log_wrong = float(np.median(of_wrong[far])) if far.any() else 0.0
-            self.of_columns.append((_pareto(column, int(far.sum())), log_wrong))
-
-    def share(self, suspicion: Rows) -> Rows:
-        """The share of right cells that are at least as suspicious as each of these."""
-        column, row = np.nonzero(~np.isnan(suspicion).T)
-        shares = np.full(suspicion.shape, np.nan)
-        shares[row, column] = self._at(suspicion[row, column], column)
-        return shares
-
-    def _at(self, level: Float64[np.ndarray, " n"], column: Int64[np.ndarray, " n"]) -> np.ndarray:
-        """The share of right cells of a column that are at least as suspicious as a level."""
-        own = np.empty_like(level)
-        for j, (tail, log_wrong) in enumerate(self.of_columns):
-            own[column == j] = tail(level[column == j] - log_wrong)
-        return np.maximum(self.whole(level), own)
-
-    def of_sets(self, sets: Sets) -> Float64[np.ndarray, " n"]:
-        """The number of right cells of a row that are at least as suspicious as a set."""
-        (place, column), most = np.nonzero(sets.cells), np.zeros(len(sets.row))
-        of_cell = sets.suspicion - np.log(sets.cells.sum(1))
-        np.maximum.at(most, place, self._at(of_cell[place], column))
-        return most * self.n_cells / self.n_rows
-
-
-def _pareto(values: Float64[np.ndarray, " n"], n_beyond: int) -> Callable[[np.ndarray], np.ndarray]:
-    """The share of values above each level by a tail, made heavier by its standard error."""
-    ordered = np.sort(values[~np.isnan(values)])
-    n = max(1, len(ordered))
-    start, *others = np.quantile(ordered, (0.9, 0.96, 0.98)) if len(ordered) else (0.0, 0.0, 0.0)
-    (a, b), shapes = np.array(others) - start, np.linspace(0.01, 4, 400)
-    if not 0 < a < b:  # equal values, which have no tail
-        return lambda level: np.maximum(n - np.searchsorted(ordered, level), 1) / n
-    ratios = (5**shapes - 1) / (2.5**shapes - 1)
-    shape = shapes[np.abs(ratios - b / a).argmin()]
-    slope_a, slope_b = (
-        0.4 ** (-shape - 1) * shape / (2.5**shape - 1),
-        0.2 ** (-shape - 1) * shape / (5**shape - 1),
-    )
-    variance = (0.24 * slope_a**2 + 0.16 * slope_b**2 - 0.24 * slope_a * slope_b) / max(1, n_beyond)
-    shape = shapes[np.abs(ratios - b / a * np.exp(np.sqrt(variance))).argmin()]
-    scale = b / (5**shape - 1)
-
-    def share(level: np.ndarray) -> np.ndarray:
-        shares, inside = 0.1 * np.exp(-np.log1p(np.maximum(level - start, 0) / scale) / shape), level <= start
-        ascending = np.flatnonzero(inside)[np.argsort(level[inside])]  # a search three times as fast
-        shares[ascending] = (n - np.searchsorted(ordered, level[ascending])) / n
-        return shares
-
-    return share
 
 
 def _described(
