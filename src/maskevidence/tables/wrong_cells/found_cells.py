@@ -217,20 +217,15 @@ class WrongCells(Shown):
 def with_numbers(found: WrongCells, of_numbers: WrongCells) -> WrongCells:
     """The results of one search, with those of another one of the same rows for columns of numbers.
 
-    A number has the higher suspicion of both, where that of the second search is at most the highest Bayes
-    factor for a p-value p, -1 / (e p log p): a column of numbers may have a heavy tail.
-
-    Source:
-        Sellke, Bayarri and Berger (2001), Calibration of p Values for Testing Precise Null Hypotheses.
+    A number has the suspicion by the first search, or half of that by the second one if it is higher: columns
+    have heavier tails than the kernels that judge them, and words have not.
     """
     names = of_numbers.table.columns
     place = [found.table.columns.index(name) for name in names]
     suspicion, p_values, called, calls = (
         each.copy() for each in (found.suspicion, found.p_values, found.called, found.calls)
     )
-    p = np.clip(of_numbers.p_values, 1e-300, np.exp(-1.0))
-    bound = -1 - np.log(p) - np.log(-np.log(p))
-    suspicion[:, place] = np.fmax(suspicion[:, place], np.minimum(of_numbers.suspicion, bound))
+    suspicion[:, place] = np.fmax(suspicion[:, place], of_numbers.suspicion / 2)
     p_values[:, place] = np.where(called[:, place], p_values[:, place], of_numbers.p_values)
     both = np.where(of_numbers.calls > 0, calls.max(initial=0) + of_numbers.calls, calls[:, place])
     calls[:, place], called[:, place] = both, called[:, place] | of_numbers.called
@@ -245,7 +240,7 @@ def with_numbers(found: WrongCells, of_numbers: WrongCells) -> WrongCells:
     ]
     return replace(
         found,
-        cells=tuple(sorted(cells, key=lambda cell: -cell.suspicion)),
+        cells=tuple(sorted(cells, key=lambda cell: (cell.fault not in UNREAD, -cell.suspicion))),
         suspicion=suspicion,
         p_values=p_values,
         called=called,

@@ -110,8 +110,8 @@ def wrong_cells(
     words are called without trusted rows: how many right ones look wrong for lack of support shows in those
     that one or two rows support, as `WordJudge` says; and cells, also of numbers, of a value that the rows
     expect no more than others, if the rows of other values expect these. A p-value is then this share of
-    right cells. Numbers beside words are also judged by "kernel-gaussian", from the other numbers alone,
-    and their suspicion is at most -log of the p-value; both searches keep the rate.
+    right cells. Numbers beside words are also judged by "kernel-gaussian", from the other numbers alone;
+    half of that suspicion counts beside words, and both searches keep the rate.
 
     Args:
         model: a fitted model of rows, which has seen neither the table nor the trusted rows; or a MODEL word
