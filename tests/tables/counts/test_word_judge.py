@@ -379,8 +379,7 @@ def visits(seed: int, shifted: bool) -> tuple[pd.DataFrame, np.ndarray]:
 
 @pytest.mark.parametrize("model", ["mixture-transition", "auto"])
 def test_numbers_beside_words_are_judged_by_kernels(model: str) -> None:
-    """No number was called, and a mass of 260.1 beside 26 was not among the first cells."""
-    n_called, n_clean = 0, 0
+    """A mass of 260.1 beside 26 was not among the first cells."""
     for seed in range(3):
         frame, wrong = visits(seed, shifted=True)
         found = me.wrong_cells(model, frame)
@@ -390,15 +389,25 @@ def test_numbers_beside_words_are_judged_by_kernels(model: str) -> None:
         suspicions = [cell.suspicion for cell in found.cells]
         assert suspicions == sorted(suspicions, reverse=True)
         assert all(found.suspicion[c.row, list(frame).index(c.column)] == c.suspicion for c in found.cells)
-        n_called += int(found.called.sum())
-        n_clean += int(me.wrong_cells(model, visits(seed, shifted=False)[0]).called.sum())
-    assert n_called >= 2
-    assert n_clean == 0
+        assert not me.wrong_cells(model, visits(seed, shifted=False)[0]).called.any()
+
+
+def test_a_value_that_rows_of_some_kinds_half_expect_breaks_no_rule() -> None:
+    """Pears at the price of apples were called, in one of four clean tables."""
+    kinds, price = np.array(["banana", "apple", "pear", "melon"]), np.array([1.2, 2.5, 3.1, 4.5])
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        kind = rng.choice(4, 500, p=[0.3, 0.3, 0.25, 0.15])
+        each = (price[kind] * np.exp(rng.normal(0, 0.08, 500))).round(2)
+        number = 1 + rng.poisson(6, 500)
+        frame = pd.DataFrame({"kind": kinds[kind], "price": each, "number": number})
+        frame["total"] = (each * number).round(2)
+        assert not me.wrong_cells("mixture-transition", frame).called.any()
 
 
 def test_calls_of_words_and_numbers_are_numbered_together() -> None:
-    frame, wrong = misspelt(rows_of(400, 0), 0.02, 1)
-    frame["mass"] = np.random.default_rng(0).normal(26, 4, 400).round(1)
+    frame, wrong = misspelt(rows_of(1000, 0), 0.02, 1)
+    frame["mass"] = np.random.default_rng(0).normal(26, 4, 1000).round(1)
     frame.loc[[5, 9], "mass"] = 260.1, -400.0
     found = me.wrong_cells("mixture-transition", frame)
     assert (found.called[:, :4] & wrong).sum() > 0.7 * wrong.sum()
