@@ -548,7 +548,7 @@ def test_two_cells_that_were_exchanged_are_one_line_of_the_page() -> None:
     seen = me.look(frame, model="gaussian")
     groups = {part.title: part for part in seen.page().parts if isinstance(part, Group)}
     rows = next(part.rows for part in groups["Cells to look at"].parts if isinstance(part, Table))
-    (swapped,) = [row for row in rows if row[0] == "7"]
+    (swapped,) = [row for row in rows if row[0] == "7" and ";" in row[1]]
     assert sorted(swapped[1].split("; ")) == ["heating", "rent"]
     assert swapped[4] == "exchanged, both would fit the row"
     assert not any("more are in" in str(part) for part in groups["Cells to look at"].parts)

@@ -274,14 +274,14 @@ class WordJudge(CellJudge):
                 "rest of the row speaks for other values of the column, but not for theirs: false if that "
                 'stands for no value, such as "unknown"'
             )
-        numbers = [names[j] for j in np.flatnonzero(~words & ~called.any(0)).tolist()]
+        pairs = [names[j] for j in np.flatnonzero(~words & ~self.facts.numbers & ~called.any(0)).tolist()]
         if alike:
             found.append(
                 f"right and wrong words cannot be told apart where most occur once: none of "
                 f"{some_of(alike)} is called"
             )
-        if numbers:
-            found.append(f"no number or yes/no is called without trusted rows: {some_of(numbers)}")
+        if pairs:
+            found.append(f"no yes/no is called without trusted rows: {some_of(pairs)}")
         return found
 
     def likelier(
@@ -372,6 +372,10 @@ class WordJudge(CellJudge):
                 share[there, j] = _right_share(levels[0][there, j], [each[there, j] for each in levels])
                 share[there, j] = np.maximum(share[there, j], self._share_of_rare(rows, there, j))
             of_values[there, j] = _broken_share(rows[there, j], [each[there, j] for each in breaks])
+            for value in np.unique(rows[there, j][of_values[there, j] <= rate]):
+                own = there[rows[there, j] == value]
+                by_row = self._expected_share(rows, there, j, value)
+                of_values[own, j] = np.maximum(of_values[own, j], by_row)
             if spelling is not None:  # "none" among codes may stand in rows of all kinds
                 place = np.searchsorted(self.counted.listed[j], rows[there, j])
                 of_values[there[~spelling.as_most[place]], j] = 1.0
@@ -382,6 +386,27 @@ class WordJudge(CellJudge):
         of_values = 1 - (1 - of_values) * _best_share(np.where(breaks[0] > _LEAST, breaks[0], -np.inf))
         level = _of_all_columns(np.minimum(share, of_values))
         return level, suspicion, level <= rate, (level <= rate) & (of_values < share)
+
+    def _expected_share(self, rows: _Rows, there: _Ints, j: int, value: float) -> Float64[np.ndarray, " n"]:
+        """The share of right cells among those of a value that their rows expect as little.
+
+        Rows that expect the value with a probability p have it in a share p of them: the few pears among
+        apples of the same price. The part of p that half of the other rows have is left out.
+
+        Args:
+            there: the rows with a value in the column.
+        """
+        other = rows[there].copy()
+        own = other[:, j] == value
+        other[:, j] = value
+        p = np.exp(self._one_column(other, j, there) + self.counted.log_unit[j])
+        p = np.maximum(p - np.median(p[~own]), 0.0) if not own.all() else p
+        ordered, of_own = np.sort(p), p[own]
+        expected = np.append(0.0, np.cumsum(ordered))[np.searchsorted(ordered, of_own, "right")]
+        share: Float64[np.ndarray, " n"] = np.minimum(
+            expected / np.searchsorted(np.sort(of_own), of_own, "right"), 1.0
+        )
+        return share
 
     def _silent(self, rows: _Rows, breaks: _Rows) -> Cells:
         """Of cells that may break a rule, those of whose column their row says less than half."""

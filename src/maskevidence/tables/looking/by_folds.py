@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float64, Int64
 from maskevidence.core.support.progress import Course
 from maskevidence.core.table import Table, with_values
 from maskevidence.tables.base import TableModel
-from maskevidence.tables.by_name import COUNTS, declared, parse_model
+from maskevidence.tables.by_name import COUNTS, KERNELS, declared, parse_model
 from maskevidence.tables.choosing.choosing import varying_columns
 from maskevidence.tables.folds import folds_of
 from maskevidence.tables.saving import load
@@ -110,8 +110,8 @@ class Folds:
         values: Float64[np.ndarray, "N D"],
         course: Course,
         size: tuple[int, Search],
-    ) -> tuple[WrongCells, Float64[np.ndarray, "N D"]]:
-        """Judge the cells of some rows; the wrong ones, and the values without suspicious ones.
+    ) -> WrongCells:
+        """Judge the cells of some rows.
 
         Args:
             models: of `fit_all`.
@@ -127,10 +127,26 @@ class Folds:
             known = [np.delete(values, part, axis=0) for part in self.parts]
             found = cells_by_folds(models, self.table.take(judged), parts, known, how)
         others = odd_cells(self.table.take(np.flatnonzero(place < 0)))  # known without a model
-        found = replace(found, cells=(*others, *found.cells))
-        suspicious = np.isnan(values) & ~np.isnan(self.table.values)  # in rows that are judged no more
+        return replace(found, cells=(*others, *found.cells))
+
+    def without(self, found: WrongCells, values: Float64[np.ndarray, "N D"]) -> Float64[np.ndarray, "N D"]:
+        """The values of the table without suspicious ones, of rows that were not judged as in `values`."""
+        suspicious = np.isnan(values) & ~np.isnan(self.table.values)
+        judged = np.searchsorted(self.table.ids, found.table.ids)
         suspicious[judged] = np.nan_to_num(found.suspicion, nan=-np.inf) > _HIDDEN_FROM_FITS
-        return found, self.cleaned(suspicious)
+        return self.cleaned(suspicious)
+
+    def of_numbers(self) -> "Folds | None":
+        """The columns of numbers, which kernels judge better than counts; None if there are none."""
+        table = self.table
+        numbers = [
+            name
+            for name, column in zip(table.columns, table.values.T, strict=True)
+            if name not in table.levels and len(np.unique(column[~np.isnan(column)])) > 2
+        ]
+        if self.word != COUNTS or not numbers:
+            return None
+        return replace(self, word=KERNELS, table=table.select(numbers))
 
 
 def folds_for(table: Table, seed: int, kept: Path | None) -> Folds | None:

@@ -24,6 +24,7 @@ from maskevidence.tables.looking.look_result import Look
 from maskevidence.tables.looking.looked import Modelled
 from maskevidence.tables.looking.pace import ENDS, Clock
 from maskevidence.tables.table_options import ImputeOptions, LookOptions, TableOptions
+from maskevidence.tables.wrong_cells.found_cells import WrongCells, with_numbers
 
 if TYPE_CHECKING:
     from maskevidence.tables.filling import Filling
@@ -156,8 +157,8 @@ def _modelled(folds: Folds, options: LookOptions, rules: Rules, plan: Course) ->
     plan.seconds |= dict.fromkeys(steps, guess)
     clock = Clock(plan, 60.0 * options.minutes)
     folds, models, values, notes = _chosen(folds, words, clock, seed)
-    size = clock.search(folds, models, values, seed)
-    found, values = folds.search(models, values, plan, size)
+    found = _searched(folds, models, values, clock, seed)
+    values = folds.without(found, values)
     found = replace(found, cells=with_meant_words(found.table, found.cells))
     cleaned = replace(table, values=values)
     most = clock.filled("measure", [models], values)
@@ -248,6 +249,24 @@ def _chosen(
     if word != first:
         clock.last_fit(each[word])
     return each[word], fitted[word], values, [f"{AUTO}: {word}, {why}"]
+
+
+def _searched(
+    folds: Folds, models: Models, values: Float64[np.ndarray, "N D"], clock: Clock, seed: int
+) -> WrongCells:
+    """The wrong cells; where counts judge the words, kernels of the numbers alone judge these."""
+    size, numbers = clock.search(folds, models, values, seed), folds.of_numbers()
+    if numbers is None:
+        return folds.search(models, values, clock.course, size)
+    of_numbers = values[:, [folds.table.columns.index(name) for name in numbers.table.columns]]
+    clock.course.left[KERNELS] = len(folds.parts)
+    kernels = numbers.fit_all(of_numbers, clock.course, 3)
+    (n, how), (most, how_numbers) = size, clock.search(numbers, kernels, of_numbers, seed)
+    if min(n, most) < len(values):
+        n, most = n // 2, most // 2  # both searches in the time of one
+    n = min(n, most)
+    found = folds.search(models, values, clock.course, (n, how))
+    return with_numbers(found, numbers.search(kernels, of_numbers, clock.course, (n, how_numbers)))
 
 
 def _words(folds: Folds, options: LookOptions) -> list[str]:

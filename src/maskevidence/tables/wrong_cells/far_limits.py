@@ -9,9 +9,8 @@ from jaxtyping import Float64, Int64
 
 from maskevidence.core.table import Table
 from maskevidence.tables.limits import WithLimits
-from maskevidence.tables.wrong_cells.found_cells import WrongCell, name_of_row
+from maskevidence.tables.wrong_cells.found_cells import FAR, WrongCell, name_of_row
 
-FAR = "a limit far from what is expected"
 _LEAST = 3.0  # nats of suspicion of a limit that is listed
 
 

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from maskevidence.core.table import cell_value
 from maskevidence.tables.reading.dates import DateForm
 
 UNREAD = ("not a number", "not a date")
+FAR = "a limit far from what is expected"
 _CERTAIN = 100.0  # suspicion of a cell that its column cannot hold
 _MOST_CELLS, _MOST_ROWS, _MOST_COLUMNS = 20, 8, 8  # of the page
 _MOST_TEXTS = 3  # of a column of numbers
@@ -211,6 +212,51 @@ class WrongCells(Shown):
         """The listed cells, one a row."""
         names = [field.name for field in fields(WrongCell)]
         return Columns({name: [getattr(cell, name) for cell in self.cells] for name in names})
+
+
+def with_numbers(found: WrongCells, of_numbers: WrongCells) -> WrongCells:
+    """The results of one search, with those of another one of the same rows for columns of numbers.
+
+    A number has the suspicion by the first search, or half of that by the second one if it is higher: columns
+    have heavier tails than the kernels that judge them, and words have not.
+    """
+    names = of_numbers.table.columns
+    place = [found.table.columns.index(name) for name in names]
+    suspicion, p_values, called, calls = (
+        each.copy() for each in (found.suspicion, found.p_values, found.called, found.calls)
+    )
+    suspicion[:, place] = np.fmax(suspicion[:, place], of_numbers.suspicion / 2)
+    p_values[:, place] = np.where(called[:, place], p_values[:, place], of_numbers.p_values)
+    both = np.where(of_numbers.calls > 0, calls.max(initial=0) + of_numbers.calls, calls[:, place])
+    calls[:, place], called[:, place] = both, called[:, place] | of_numbers.called
+    listed = {(cell.row, cell.column) for cell in of_numbers.cells}
+    cells = [cell for cell in found.cells if (cell.row, cell.column) not in listed]
+    at = {int(key): k for k, key in enumerate(found.table.ids)}
+    cells = [
+        cell
+        if cell.fault in (*UNREAD, FAR)
+        else replace(cell, suspicion=float(suspicion[at[cell.row], found.table.columns.index(cell.column)]))
+        for cell in (*cells, *of_numbers.cells)
+    ]
+    return replace(
+        found,
+        cells=tuple(sorted(cells, key=lambda cell: (cell.fault not in UNREAD, -cell.suspicion))),
+        suspicion=suspicion,
+        p_values=p_values,
+        called=called,
+        calls=_numbered(calls, suspicion),
+        notes=(*found.notes, *(note for note in of_numbers.notes if note not in found.notes)),
+    )
+
+
+def _numbered(calls: Int64[np.ndarray, "N D"], suspicion: Float64[np.ndarray, "N D"]) -> Any:
+    """Number the calls from 1, the most suspicious first."""
+    numbers, which = np.unique(calls, return_inverse=True)
+    most = np.full(len(numbers), -np.inf)
+    np.maximum.at(most, which.ravel(), np.nan_to_num(suspicion, nan=-np.inf).ravel())
+    most[numbers == 0] = np.inf  # no call
+    turn = np.argsort(np.argsort(-most, kind="stable")) + (0 if (numbers == 0).any() else 1)
+    return turn[which].reshape(calls.shape)
 
 
 def odd_cells(table: Data) -> tuple[WrongCell, ...]:

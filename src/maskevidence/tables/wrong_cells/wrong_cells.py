@@ -2,23 +2,23 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float64, Int64
 
-from maskevidence.core.errors import InputError
+from maskevidence.core.errors import InputError, NumericalError
 from maskevidence.core.model import DENSITY, check_conditionals
 from maskevidence.core.show.words import count
-from maskevidence.core.support.checks import whole_number
+from maskevidence.core.support.checks import some_of, whole_number
 from maskevidence.core.support.keyed_random import first_copies
 from maskevidence.core.support.progress import Advance, progress
 from maskevidence.core.table import Table, as_table, with_levels_of, with_values
 from maskevidence.core.tokens import Tokens, column_names
 from maskevidence.tables.base import TableModel, share_fitted
-from maskevidence.tables.by_name import AUTO, TAKE_WORDS, declared, parse_model
+from maskevidence.tables.by_name import AUTO, COUNTS, KERNELS, TAKE_WORDS, declared, parse_model
 from maskevidence.tables.choosing.auto import auto_word
 from maskevidence.tables.choosing.choosing import varying_columns
 from maskevidence.tables.counts.mixture_transition import MixtureTransition
@@ -36,7 +36,6 @@ from maskevidence.tables.wrong_cells.cell_search import (
     Ints,
     Judged,
     Rows,
-    Sets,
     facts_of,
 )
 from maskevidence.tables.wrong_cells.far_limits import far_limits
@@ -46,8 +45,10 @@ from maskevidence.tables.wrong_cells.found_cells import (
     name_of_row,
     odd_cells,
     value_of,
+    with_numbers,
 )
 from maskevidence.tables.wrong_cells.planted_cells import N_PLANTED, RESTS, Planted, Right, call, planted
+from maskevidence.tables.wrong_cells.tails import Tails
 
 _MOST_TRIED = 2**21  # cells of rows in which suggestions are tried at once
 _MOST_KEPT = 50_000  # rows of a file that is read by row groups
@@ -99,17 +100,18 @@ def wrong_cells(
     The p-value of a cell with suspicion s is its rank among the cells of trusted rows and of its own,
     (#{trusted > s} + ½ #{trusted = s} + #{own row ≥ s}) / (all of them).
 
-    Without trusted rows, a p-value is the share of the table's own cells that are as suspicious, beyond the
-    90 % quantile by the tail of a generalised Pareto distribution, of all cells or of -log p in the column,
-    which at most 2 % of wrong cells leave as it is; the calmer half of the rows is planted into. The rate
-    then rests on that tail, which is taken a standard error heavier than it looks, and no word or yes/no is
-    called: a rare one need not be wrong.
+    Without trusted rows, a p-value is the share of right cells that are as suspicious by the tail of the
+    column, beyond the 90 % quantile of -log p: a generalised Pareto distribution of right cells and up to 2 %
+    of wrong ones, whose shapes vary around a common one, as `Tails` says; the calmer half of the rows is
+    planted into. The rate then rests on that tail, no cell of a column whose tail may have no mean is called,
+    and no word or yes/no: a rare one need not be wrong.
 
     The word "mixture-transition" is fitted to all rows, each of which is judged by the counts without it, and
     words are called without trusted rows: how many right ones look wrong for lack of support shows in those
     that one or two rows support, as `WordJudge` says; and cells, also of numbers, of a value that the rows
     expect no more than others, if the rows of other values expect these. A p-value is then this share of
-    right cells.
+    right cells. Numbers beside words are also judged by "kernel-gaussian", from the other numbers alone;
+    half of that suspicion counts beside words, and both searches keep the rate.
 
     Args:
         model: a fitted model of rows, which has seen neither the table nor the trusted rows; or a MODEL word
@@ -130,7 +132,7 @@ def wrong_cells(
 
     Source:
         Bates et al. (2023), Testing for Outliers with Conformal p-values; Pickands (1975), Statistical
-        Inference Using Extreme Order Statistics (a tail from its quantiles).
+        Inference Using Extreme Order Statistics (the tail).
 
     Example:
         >>> import maskevidence as me
@@ -145,16 +147,25 @@ def wrong_cells(
     seed, folds = whole_number("seed", seed, 0), whole_number("folds", folds, 2)
     notes = list[str]()
     build, fitted = parse_model(model) if isinstance(model, str) else (None, model)
+    of_numbers, how = None, Search(rate, seed)
     if build is None:
         task = _by_model(fitted, table, trusted)
     else:
         rows = dated_table(table, getattr(trusted, "forms", {}))
         known = None if trusted is None else dated_table(trusted, rows.forms)
+        word = model
         if model == AUTO:
             word, of_auto = auto_word(rows if known is None else known, seed=seed)
             build, notes = parse_model(word)[0], [*of_auto]
         task = _by_word(build, rows, known, (folds, seed))
-    return _as_given(_found(task._replace(notes=[*notes, *task.notes]), Search(rate, seed)), table)
+        if word == COUNTS:
+            of_numbers = _numbers_by_kernels(task, (rows, known), (folds, seed), how)
+    if isinstance(of_numbers, WrongCells):
+        task = task._replace(coded=replace(task.coded, limits={}))
+    elif of_numbers is not None:
+        notes.append(of_numbers)
+    found = _found(task._replace(notes=[*notes, *task.notes]), how)
+    return _as_given(with_numbers(found, of_numbers) if isinstance(of_numbers, WrongCells) else found, table)
 
 
 def cells_by_folds(
@@ -177,6 +188,23 @@ def cells_by_folds(
         facts = facts_of(model, train, [table.columns.index(name) for name in table.levels])
         sittings.append(_Sitting(CellJudge(model, facts), places, table.values[:0]))
     return _found(_Task(table, table, sittings, []), how)
+
+
+def _numbers_by_kernels(
+    task: "_Task", tables: tuple[Table, Table | None], folding: tuple[int, int], how: Search
+) -> WrongCells | str | None:
+    """The wrong numbers of a table with words, by kernels of its numbers alone; a note if there are none."""
+    numbers = [task.coded.columns[j] for j in np.flatnonzero(task.sittings[0].judge.facts.numbers).tolist()]
+    if not numbers:
+        return None
+    rows, known = (each and each.select(numbers) for each in tables)
+    assert rows is not None
+    try:
+        found = _found(_by_word(parse_model(KERNELS)[0], rows, known, folding), how)
+    except (InputError, NumericalError) as error:
+        return f"numbers are judged by {COUNTS}, which calls none without trusted rows: {error}"
+    note = f"numbers are judged by {KERNELS}, without the words: {some_of(numbers)}"
+    return replace(found, notes=(note, *found.notes))
 
 
 def _found(task: "_Task", how: Search) -> WrongCells:
@@ -257,7 +285,7 @@ def _judged_wrong(
         clean = _joined(_searched("judging trusted cells", sittings, bases))
         p_values, right = _ranks(judged.suspicion, clean.suspicion), Right(clean.clues, len(clean.suspicion))
     else:
-        tail = _Tail(judged)
+        tail = Tails(judged)
         p_values = tail.share(judged.suspicion)
         # planted into the less suspicious half of the rows; a rare word is not a wrong one
         worst = np.where(np.isnan(judged.suspicion), -np.inf, judged.suspicion).max(axis=1)
@@ -460,76 +488,6 @@ def _ranks(suspicion: Rows, clean: Float64[np.ndarray, "n D"]) -> Rows:
     )
     own = rankdata(-np.where(seen, suspicion, -np.inf), method="max", axis=1)
     return np.where(seen, (above + own) / (len(ordered) + seen.sum(1, keepdims=True)), np.nan)
-
-
-class _Tail:
-    """The tail of the table's own cells: a generalised Pareto distribution, of all and of each column.
-
-    With the excesses a and b of the 96 and 98 % quantiles over the 90 % quantile, the shape ξ >= 0 solves
-    b / a = (5^ξ - 1) / (2.5^ξ - 1), and the scale is b ξ / (5^ξ - 1); log(b / a) is raised by a standard
-    error. All cells are taken by their suspicion, those of a column by their surprise -log p: the bulk of a
-    heavy-tailed column is as suspicious as its marginal, whatever its tail. The larger share holds.
-    """
-
-    def __init__(self, judged: Judged) -> None:
-        suspicion, surprise = judged.suspicion, judged.suspicion - judged.log_wrong
-        self.n_cells, self.n_rows = (~np.isnan(suspicion)).sum(), len(suspicion)
-        start = np.nanquantile(suspicion, 0.9) if self.n_cells else 0.0
-        self.whole = _pareto(suspicion.ravel(), int((suspicion > start).any(axis=1).sum()))
-        self.of_columns = list[tuple[Callable[[np.ndarray], np.ndarray], float]]()
-        for column, of_wrong in zip(surprise.T, judged.log_wrong.T, strict=True):
-            seen = ~np.isnan(column)
-            far = seen & (column >= (np.quantile(column[seen], 0.9) if seen.any() else 0.0))
-            log_wrong = float(np.median(of_wrong[far])) if far.any() else 0.0
-            self.of_columns.append((_pareto(column, int(far.sum())), log_wrong))
-
-    def share(self, suspicion: Rows) -> Rows:
-        """The share of right cells that are at least as suspicious as each of these."""
-        column, row = np.nonzero(~np.isnan(suspicion).T)
-        shares = np.full(suspicion.shape, np.nan)
-        shares[row, column] = self._at(suspicion[row, column], column)
-        return shares
-
-    def _at(self, level: Float64[np.ndarray, " n"], column: Int64[np.ndarray, " n"]) -> np.ndarray:
-        """The share of right cells of a column that are at least as suspicious as a level."""
-        own = np.empty_like(level)
-        for j, (tail, log_wrong) in enumerate(self.of_columns):
-            own[column == j] = tail(level[column == j] - log_wrong)
-        return np.maximum(self.whole(level), own)
-
-    def of_sets(self, sets: Sets) -> Float64[np.ndarray, " n"]:
-        """The number of right cells of a row that are at least as suspicious as a set."""
-        (place, column), most = np.nonzero(sets.cells), np.zeros(len(sets.row))
-        of_cell = sets.suspicion - np.log(sets.cells.sum(1))
-        np.maximum.at(most, place, self._at(of_cell[place], column))
-        return most * self.n_cells / self.n_rows
-
-
-def _pareto(values: Float64[np.ndarray, " n"], n_beyond: int) -> Callable[[np.ndarray], np.ndarray]:
-    """The share of values above each level by a tail, made heavier by its standard error."""
-    ordered = np.sort(values[~np.isnan(values)])
-    n = max(1, len(ordered))
-    start, *others = np.quantile(ordered, (0.9, 0.96, 0.98)) if len(ordered) else (0.0, 0.0, 0.0)
-    (a, b), shapes = np.array(others) - start, np.linspace(0.01, 4, 400)
-    if not 0 < a < b:  # equal values, which have no tail
-        return lambda level: np.maximum(n - np.searchsorted(ordered, level), 1) / n
-    ratios = (5**shapes - 1) / (2.5**shapes - 1)
-    shape = shapes[np.abs(ratios - b / a).argmin()]
-    slope_a, slope_b = (
-        0.4 ** (-shape - 1) * shape / (2.5**shape - 1),
-        0.2 ** (-shape - 1) * shape / (5**shape - 1),
-    )
-    variance = (0.24 * slope_a**2 + 0.16 * slope_b**2 - 0.24 * slope_a * slope_b) / max(1, n_beyond)
-    shape = shapes[np.abs(ratios - b / a * np.exp(np.sqrt(variance))).argmin()]
-    scale = b / (5**shape - 1)
-
-    def share(level: np.ndarray) -> np.ndarray:
-        shares, inside = 0.1 * np.exp(-np.log1p(np.maximum(level - start, 0) / scale) / shape), level <= start
-        ascending = np.flatnonzero(inside)[np.argsort(level[inside])]  # a search three times as fast
-        shares[ascending] = (n - np.searchsorted(ordered, level[ascending])) / n
-        return shares
-
-    return share
 
 
 def _described(
