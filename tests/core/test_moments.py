@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import maskevidence as me
+import oracles
 
 
 def random_masks(n_masks: int, n_features: int, seed: int = 0) -> torch.Tensor:
@@ -47,10 +48,23 @@ def test_a_large_mean_does_not_spoil_the_covariance() -> None:
     np.testing.assert_allclose(merged.covariance, np.cov(x.T, ddof=0), atol=1e-6)
 
 
+def test_scores_of_moments_are_the_mean_over_rows(build) -> None:
+    """Against block matrices, row by row, with more masks than fit into one chunk."""
+    model = build(7)
+    x = model.sample(25, seed=3) * 1.3 + 0.2
+    masked = random_masks(150, 7)
+    found = model.score_moments(me.GaussianMoments.from_rows(x), masked).detach().numpy()
+    mean, covariance = oracles.parameters_of(model)
+    for p in range(150):
+        mask = np.tile(masked[p].numpy(), (25, 1))
+        table = oracles.gaussian_log_conditionals(mean, covariance, x, mask, ~mask)
+        assert found[p] == pytest.approx(table.sum(1).mean() / mask[0].sum(), rel=1e-10)
+
+
 def test_gradients_of_moment_scores_are_those_of_the_rows(build) -> None:
     model = build(6)
     x = model.sample(15, seed=3) * 1.3 + 0.2
-    masked = random_masks(150, 6)  # more than fit into one chunk
+    masked = random_masks(12, 6)
     tokens = me.Tokens.from_array(x)
     rows = sum(me.score_masks(model, tokens, mask.expand(15, 6)).mean() for mask in masked)
     moments = model.score_moments(me.GaussianMoments.from_rows(x), masked).sum()

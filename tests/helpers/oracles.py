@@ -27,6 +27,14 @@ def every_mask(maskable: np.ndarray) -> list[np.ndarray]:
     return masks
 
 
+def sum_over_sizes(score: Callable[[np.ndarray], float], maskable: np.ndarray) -> float:
+    """Eq. 2 by enumeration: the mean score over the masks of each size, summed over sizes."""
+    by_size: dict[int, list[float]] = {}
+    for mask in every_mask(maskable):
+        by_size.setdefault(int(mask.sum()), []).append(score(mask))
+    return sum(sum(scores) / len(scores) for scores in by_size.values())
+
+
 def condition(
     mean: np.ndarray, covariance: np.ndarray, x: np.ndarray, visible: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -74,6 +82,22 @@ def scores(model: GaussianModel, tokens: Tokens, masked: torch.Tensor) -> np.nda
     visible = (tokens.maskable | tokens.context).numpy() & ~mask
     values = tokens.values.numpy()
     return gaussian_log_conditionals(*parameters_of(model), values, mask, visible).sum(1) / mask.sum(1)
+
+
+def numerical_gradient(function: Callable[[], float], parameter: torch.Tensor) -> np.ndarray:
+    """The gradient of a function of a model by central differences in each entry of a parameter."""
+    step = 1e-5
+    gradient = np.zeros(parameter.shape)
+    with torch.no_grad():
+        for index in np.ndindex(*parameter.shape):
+            value = parameter[index].clone()
+            ends = []
+            for sign in (1, -1):
+                parameter[index] = value + sign * step
+                ends.append(function())
+            parameter[index] = value
+            gradient[index] = (ends[0] - ends[1]) / (2 * step)
+    return gradient
 
 
 def splitmix64(keys: list[int]) -> int:

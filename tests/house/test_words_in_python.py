@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
@@ -14,6 +15,19 @@ from refusals import one_line
 
 MODEL = me.models.PPCA(n_features=6, n_components=2, seed=1)
 X = MODEL.sample(60, seed=2)
+
+
+@pytest.mark.parametrize(
+    ("word", "design"),
+    [
+        ("random-size", me.RandomSize()),
+        ("every-size", me.EverySize()),
+        ("fixed-rate:0.15", me.FixedRate(0.15)),
+    ],
+)
+def test_a_design_by_its_word(word: str, design: me.MaskDesign) -> None:
+    by_word, given = me.estimate_evidence(MODEL, X, word), me.estimate_evidence(MODEL, X, design)
+    assert (by_word.design, by_word.log_evidence) == (given.design, given.log_evidence)
 
 
 def test_components_by_a_word_or_a_number() -> None:
@@ -39,10 +53,17 @@ class Complex(torch.nn.Module):
 
 
 HOLES = np.where(np.random.default_rng(0).random(X.shape) < 0.1, np.nan, X)
+FRAME = pd.DataFrame(X, columns=list("abcdef"))
 REFUSED: list[tuple[Callable[[], Any], str]] = [
+    (lambda: me.estimate_evidence(MODEL, X, "random-sise"), "random-sise"),
+    (lambda: me.estimate_evidence(MODEL, X, me.RandomSize), "design=the class RandomSize; give a design"),  # type: ignore[arg-type]
+    (lambda: me.estimate_evidence(MODEL, X, 3), "design=3; give a design such as"),  # type: ignore[arg-type]
     (lambda: me.estimate_evidence(Complex(), X), "complex"),
+    (lambda: me.select(X, components=[1.5]), "components=1.5; give a whole number"),  # type: ignore[list-item]
+    (lambda: me.select(X, components=[1], folds=2.5), "folds=2.5; give a whole number"),  # type: ignore[arg-type]
     (lambda: me.select(X, components=[1], seed=-1), "seed=-1; give a whole number of 0 or more"),
     (lambda: me.check_model(MODEL, X, seed=-1), "seed=-1; give a whole number of 0 or more"),
+    (lambda: me.decode(MODEL, MODEL.tokens(X), me.RandomSize()), "takes a policy alone, not RandomSize"),
     (lambda: MODEL.draw_missing(HOLES, draws=10**9), "1,000,000,000 draws of a table need about"),
     *(
         (lambda model=model, scale=scale: model.fit(X * scale), "column 0 reaches .* give it in another unit")

@@ -4,6 +4,7 @@ import inspect
 from collections import Counter
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import maskevidence as me
@@ -53,3 +54,14 @@ def test_every_public_function_and_class_is_called() -> None:
         )
     }
     assert names - MADE_BY_US <= {*calls()}
+
+
+def test_whole_numbers_of_numpy_are_whole_numbers() -> None:
+    assert me.RandomSize(np.int64(3)) == me.RandomSize(3)  # type: ignore[arg-type]
+    assert type(me.RandomSize(np.int64(3)).draws) is int  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("build", [me.models.VAE, me.models.Gaussian])
+def test_counts_of_models_are_whole_numbers(build: type, unchecked: None) -> None:
+    with pytest.raises(me.InputError, match=r"n_features=2\.5; give a whole number"):
+        build(n_features=2.5)

@@ -17,6 +17,7 @@ from maskevidence.core.tokens import Tokens
 from maskevidence.images.masked_image import MaskedImage
 from maskevidence.images.patches import random_masks
 from maskevidence.images.pixel_density import PixelDensity
+from oracles import condition
 
 D, K = 16, 4  # patches of an image of 8×8, pixels of a patch
 
@@ -167,6 +168,34 @@ def test_protocol(case: int) -> None:
         torch.testing.assert_close(model.log_conditionals(tokens, masked), answer, rtol=0, atol=1e-4)
 
 
+def leak(model: MaskedImage) -> float:
+    """The largest change of a prediction, in levels, when only hidden pixels are overwritten."""
+    tokens = model.tokens(random_images(6))
+    masked = any_sizes(tokens)
+    with torch.no_grad():
+        before = model.reconstruct(tokens, masked)[masked]
+        after = model.reconstruct(overwritten(tokens, masked), masked)[masked]
+    return float((before - after).abs().max())
+
+
+class Leaky(MaskedImage):
+    """A model that cheats: predictions are brought back with the hidden patch's own mean and variance."""
+
+    def _targets(self, call: Any, patch_statistics: Any, density: Any) -> Any:
+        levels, outputs = call.levels[call.scored], call.outputs[call.scored]
+        variance, mean = torch.var_mean(self._in_model_units(levels), dim=1, keepdim=True)
+        return levels, self._in_levels(outputs * (variance + 1e-6).sqrt() + mean)
+
+
+def test_predictions_do_not_look_at_hidden_pixels() -> None:
+    normalised = small_vit_mae(norm_pix_loss=True)
+    assert leak(calibrated()) < 1e-2
+    assert leak(calibrated(network=normalised, patch_statistics="visible")) < 1e-2
+    leaky = Leaky(normalised, pixel_mean=[0.4], pixel_std=[0.3])
+    leaky.calibrate(leaky.tokens(random_images(8, seed=9)), patch_statistics="visible")
+    assert leak(leaky) > 10  # the test detects a leak
+
+
 def test_statistics_of_visible_patches_by_hand() -> None:
     """Prediction · √(mean of the visible variances) + mean of the visible means, computed by hand."""
     network = small_vit_mae(norm_pix_loss=True)
@@ -212,6 +241,36 @@ def test_absent_patches_are_hidden_and_context_is_visible() -> None:
         # the network does not distinguish absent from masked patches: both are hidden, 3 + 4 of them
         both = model.log_conditionals(tokens, masked | absent)
     torch.testing.assert_close(answer[masked], both[masked], rtol=0, atol=1e-4)
+
+
+def test_an_estimate_does_not_depend_on_batch_or_order() -> None:
+    model = calibrated()
+    images = random_images(30)
+    tokens = model.tokens(images)
+    for design in (me.Rates((0.05, 0.95), 2), me.RandomSize(4)):
+        whole = me.estimate_evidence(model, tokens, design, seed=3)
+        assert whole.kind == ("pseudo" if design.name == "rates" else "lower_bound")
+        order = np.random.default_rng(0).permutation(30)
+        model.batch_tokens = 40
+        shuffled = me.estimate_evidence(model, model.tokens(images[order], order), design, seed=3)
+        model.batch_tokens = None
+        assert shuffled.log_evidence == pytest.approx(whole.log_evidence, abs=1e-4)
+        np.testing.assert_allclose(shuffled.per_observation, whole.per_observation, atol=1e-3)
+
+
+def test_gradients_equal_those_of_one_image_at_a_time() -> None:
+    model = calibrated(network=small_vit_mae()).double()
+    tokens = model.tokens(random_images(6))
+    masked = any_sizes(tokens)
+    parameters = [p for p in model.parameters() if p.requires_grad]
+    together = torch.autograd.grad(model.log_conditionals(tokens, masked).sum(), parameters)
+    alone = [torch.zeros_like(p) for p in parameters]
+    for row in range(6):
+        score = model.log_conditionals(tokens[row : row + 1], masked[row : row + 1]).sum()
+        for total, part in zip(alone, torch.autograd.grad(score, parameters), strict=True):
+            total += part
+    for a, b in zip(together, alone, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-9)
 
 
 # the evidence
@@ -270,6 +329,60 @@ def test_independent_pixels_make_the_area_the_evidence() -> None:
     # calibration finds these variances: the standard error of v is v·√(2 / number of pixels) at least
     fitted = model.calibrate(tokens, "gaussian")
     np.testing.assert_allclose(fitted.variances, exact, rtol=0.12)
+
+
+def test_dependent_pixels_put_the_area_below_the_evidence() -> None:
+    """The conditional mean is exact, but the pixels of a patch depend on each other given visible patches."""
+    n_patches, n_pixels = 4, 4 * K
+    rng = np.random.default_rng(1)
+    root = rng.normal(size=(n_pixels, 6))
+    covariance = root @ root.T / 6 + 0.3 * np.eye(n_pixels)
+    x = (rng.normal(size=(300, n_pixels)) @ np.linalg.cholesky(covariance).T).reshape(300, n_patches, K)
+
+    def conditional_mean(patches: Tensor, hidden: Tensor) -> Tensor:
+        rows = []
+        for patch, unseen in zip(patches.numpy(), hidden.numpy(), strict=True):
+            visible = np.repeat(~unseen, K)
+            rows.append(condition(np.zeros(n_pixels), covariance, patch.ravel(), visible)[0])
+        return torch.from_numpy(np.stack(rows).reshape(patches.shape))
+
+    model = gaussian_model(conditional_mean, 4, 2)
+    tokens = real_tokens(x)
+    model.calibrate(tokens[:150])
+    flat = x[150:].reshape(150, -1)
+    distance = np.einsum("ni,ij,nj->n", flat, np.linalg.inv(covariance), flat)
+    closed = -0.5 * (n_pixels * math.log(2 * math.pi) + np.linalg.slogdet(covariance)[1] + distance)
+    estimate = me.estimate_evidence(model, tokens[150:], me.EverySize(4))
+    assert estimate.kind == "lower_bound"
+    assert estimate.mask_se is not None
+    difference = estimate.per_observation - closed
+    se = math.hypot(estimate.mask_se, difference.std(ddof=1) / math.sqrt(150))
+    assert difference.mean() + 4 * se < 0
+
+
+def test_discretised_probabilities_of_a_hidden_level_sum_to_one() -> None:
+    """The probabilities of a hidden level sum to 1 over the 256 levels."""
+    density = PixelDensity("discretised", (1, 2), (30.0**2, 60.0**2), n_patches=4)
+
+    def halves(images: Tensor, hidden: Tensor) -> Tensor:
+        seen = torch.where(hidden[..., None], 0.0, images.permute(0, 2, 3, 1).reshape(len(images), -1, 1))
+        n = (~hidden).sum(1)[:, None, None]
+        return torch.where(n > 0, seen.sum(1, keepdim=True) / n.clamp(min=1), 100.0).expand(-1, 4, 1)
+
+    model = MaskedImage.from_callable(halves, image_size=2, patch_size=1, channels=1, density=density)
+    levels = torch.arange(256)
+    values = torch.stack([levels, levels * 0 + 90, levels * 0 + 110, levels * 0 + 95], 1)[..., None]
+    tokens = Tokens(
+        values.to(torch.uint8),
+        torch.ones(256, 4, dtype=torch.bool),
+        torch.zeros(256, 4, dtype=torch.bool),
+        torch.arange(256),
+    )
+    for hidden in ([0], [0, 2], [0, 1, 2, 3]):
+        masked = torch.zeros(256, 4, dtype=torch.bool)
+        masked[:, hidden] = True
+        log_p = model.log_conditionals(tokens, masked)[:, 0]
+        assert log_p.exp().sum().item() == pytest.approx(1.0, abs=1e-6)
 
 
 # calibration

@@ -49,3 +49,16 @@ def test_the_joint_block_has_minus_the_evidence_of_the_visible_tokens(build: Bui
         torch.as_tensor(mean)[~hidden], torch.as_tensor(covariance)[~hidden][:, ~hidden]
     )
     assert visible == pytest.approx(float(of_visible.log_prob(tokens.values[0, ~hidden])))
+
+
+@pytest.mark.parametrize("n", [3, 4, 5])
+def test_the_sum_over_orders_is_that_over_sets_of_the_other_size(n: int) -> None:
+    """Eq. 4 by enumeration, with numbers that no density binds: sets of D-t, times (t-1)!(D-t)!."""
+    rng = np.random.default_rng(n)
+    sets = [frozenset(r) for size in range(n) for r in itertools.combinations(range(n), size)]
+    log_p = {(j, r): rng.normal() for r in sets for j in range(n)}
+    for t in range(1, n + 1):
+        orders = itertools.permutations(range(n))
+        left = sum(log_p[order[t - 1], frozenset(order[t:])] for order in orders)
+        right = sum(log_p[j, r] for r in sets if len(r) == n - t for j in range(n) if j not in r)
+        assert left == pytest.approx(math.factorial(t - 1) * math.factorial(n - t) * right)

@@ -1,5 +1,6 @@
 """Training a ViT-MAE: positions, sizes and masks, resuming, and the command."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -7,11 +8,14 @@ import pytest
 import torch
 
 import maskevidence as me
-from image_models import random_images
+from image_models import random_images, smooth_images
 from maskevidence.core.errors import InputError, NumericalError
 from maskevidence.huggingface.recipe import Recipe
 from maskevidence.images.masked_image import MaskedImage
+from maskevidence.images.reconstruction import ReconstructionLoss
 from paper.vit_mae import PatchMaskCollator, new_vit_mae, random_vit_mae, sin_cos_positions, train_vit_mae
+
+SHORT = Recipe(steps=8, batch_size=4, learning_rate=1e-3, warmup=2)
 
 
 def small(**options: Any) -> MaskedImage:
@@ -95,6 +99,28 @@ def test_sizes_are_those_of_the_design_and_even_over_the_steps() -> None:
 # training
 
 
+@pytest.mark.slow
+def test_training_beats_the_mean_image_and_the_curve_falls() -> None:
+    images = smooth_images(400)
+    model = tiny()
+    tokens = model.tokens(images)
+    held_out = model.tokens(smooth_images(100, seed=1))
+    recipe = Recipe(steps=150, batch_size=32, learning_rate=2e-3, warmup=20, weight_decay=0.05)
+    trained = train_vit_mae(model, tokens, recipe=recipe)
+    assert trained.resumed_from is None
+    assert trained.history[-1]["step"] == 150
+    assert not model.training
+    design = me.EverySize(1)
+    loss = -me.estimate_evidence(ReconstructionLoss(model), held_out, design).curve.score
+    mean_image = ((smooth_images(100, seed=1) - images.mean(0)) / 255 / 0.1) ** 2
+    assert loss.mean() < 0.5 * mean_image.mean()
+    assert loss[:4].mean() < loss[-4:].mean() / 2
+    model.calibrate(model.tokens(smooth_images(100, seed=2)))
+    estimate = me.estimate_evidence(model, held_out, design)
+    assert estimate.kind == "lower_bound"
+    assert estimate.curve.score[:4].mean() > estimate.curve.score[-4:].mean() + 1
+
+
 def test_the_loss_of_a_step_is_the_loss_of_the_network() -> None:
     """Recompute the loss of a single step from the untrained weights, the order and the masks."""
     images = random_images(4)
@@ -111,6 +137,44 @@ def test_the_loss_of_a_step_is_the_loss_of_the_network() -> None:
         losses = fresh.reconstruction_losses(tokens, batch["hidden"])
     assert batch["hidden"].sum().item() == 4 * size
     assert trained.history[0]["loss"] == pytest.approx(losses.sum().item() / (4 * size), rel=1e-4)
+
+
+class _Stop(RuntimeError):
+    pass
+
+
+@pytest.mark.slow
+def test_an_interrupted_training_ends_where_an_uninterrupted_one_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from transformers import TrainerCallback
+
+    class Interrupt(TrainerCallback):
+        def on_step_end(self, args: Any, state: Any, control: Any, **_keywords: Any) -> None:
+            if state.global_step == 6:
+                raise _Stop
+
+    # Logs at 2, 4 and 6, a checkpoint at 4, and an interruption at 6, before its log.
+    monkeypatch.setattr("maskevidence.huggingface.training.LOG_EVERY", 3)
+    images = random_images(10)
+    whole, parts = tiny(), tiny()
+    history = train_vit_mae(whole, whole.tokens(images), recipe=SHORT).history
+    assert [entry["step"] for entry in history] == [2, 4, 6, 8]
+    with pytest.raises(_Stop):
+        train_vit_mae(
+            parts,
+            parts.tokens(images),
+            recipe=SHORT,
+            out=tmp_path,
+            checkpoint_every=4,
+            callbacks=[lambda _: Interrupt()],
+        )
+    again = tiny()
+    trained = train_vit_mae(again, again.tokens(images), recipe=SHORT, out=tmp_path, checkpoint_every=4)
+    assert trained.resumed_from == 4
+    assert trained.history == history
+    for name, value in whole.state_dict().items():
+        torch.testing.assert_close(again.state_dict()[name], value, rtol=1e-5, atol=1e-6, msg=name)
 
 
 def test_old_variances_are_dropped_and_bad_training_is_refused() -> None:

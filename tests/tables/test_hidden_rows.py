@@ -195,6 +195,13 @@ class TestFewFits:
         return np.array(error), np.array(se), covered / n_sets
 
     @pytest.mark.slow
+    def test_the_error_is_as_large_as_stated(self) -> None:
+        error, se, coverage = self.errors(32, 60, 60)
+        assert abs(error.mean()) < 3.5 * error.std() / math.sqrt(60)
+        assert 0.7 < np.sqrt((error**2).mean() / (se**2).mean()) < 1.4
+        assert coverage >= 0.85
+
+    @pytest.mark.slow
     @pytest.mark.parametrize(("fits", "largest"), [(64, 0.55), (128, 0.25)])
     def test_intervals_hold(self, fits: int, largest: float) -> None:
         error, se, coverage = self.errors(fits, 200, 200)

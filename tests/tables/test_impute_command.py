@@ -265,3 +265,17 @@ def test_options_of_tables_belong_to_every_command_that_reads_them(folder: Path,
         assert result.code == 0, result.err
     result = run("train", "ppca:1", "t.csv", *USED, "--columns", "b,d,a", "--epochs", 1, "--out", "trained")
     assert result.code == 0, result.err
+
+
+def test_the_names_of_rows_reach_the_observations_of_a_run(folder: Path, run: CommandLine) -> None:
+    result = run("score", "ppca:1", "t.csv", *USED, "--columns", "b,d,a,c", "--out", "run")
+    assert result.code == 0, result.err
+    observations = pd.read_csv(folder / "run" / "observations.csv")
+    assert (observations["label"] == [f"row {k}" for k in observations["id"]]).all()
+
+
+def test_kernel_gaussian_has_its_word(folder: Path, run: CommandLine) -> None:
+    assert run("impute", "kernel-gaussian", "t.csv", "--out", "f.csv", *USED, "--columns", "b,d").code == 0
+    score = run("score", "kernel-gaussian", "t.csv", *USED, "--columns", "b,d,a,c", "--out", "run")
+    assert score.code == 0, score.err
+    assert isinstance(me.models.load(folder / "run" / "model"), me.models.KernelGaussian)

@@ -192,6 +192,29 @@ def make():""",
     assert json.loads(Path("run/run.json").read_text())["design"]["draws"] == 8
 
 
+@pytest.mark.slow
+def test_a_run_is_not_extended_by_a_model_that_differs_on_some_rows(run: CommandLine, place: Path) -> None:
+    Path("last.txt").write_text("0")
+    Path("model.py").write_text(
+        CODE.replace(
+            "def make():",
+            """class Reads(Plain):
+    def log_conditionals(self, tokens, masked):
+        other = float(pathlib.Path(__file__).with_name("last.txt").read_text())
+        last = other * (tokens.ids > 14)[:, None]
+        return torch.where(masked, -((tokens.values - 0.5 - last) ** 2), 0.0)
+
+
+def make():""",
+        )
+    )
+    words = ("score", "model.py:Reads", "table.csv", "--drop", "name", "--out", "run", "--design")
+    assert run(*words, "random-size:4").code == 0
+    assert run(*words, "random-size:8").code == 0
+    Path("last.txt").write_text("1")
+    assert "other scores than those stored" in run(*words, "random-size:16").error
+
+
 def test_no_run_brings_code(run: CommandLine, place: Path) -> None:
     assert run("score", "model.py:make", "table.csv", "--drop", "name", "--out", "run").code == 0
     mark = place / "was run"

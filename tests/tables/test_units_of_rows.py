@@ -5,6 +5,7 @@ resolution of 1e-4, so that the data are whole numbers with a spread of about 10
 Bernoulli models are left out: their tokens are 0 and 1, which have no units.
 """
 
+import json
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 import torch
 
 import maskevidence as me
+from command_line import CommandLine
 from maskevidence.tables.base import TableModel
 
 D = 4
@@ -90,3 +92,34 @@ def test_imputed_and_drawn_values_move_with_the_data(name: str, dtype: torch.dty
     other.save(tmp_path)
     loaded = me.models.load(tmp_path)
     np.testing.assert_array_equal(loaded.score_samples(x + SHIFT), other.score_samples(x + SHIFT))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("word", ["ppca:2", "vae:2"])
+@pytest.mark.parametrize("command", ["score", "train"])
+def test_on_the_command_line(
+    run: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, word: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    x = SMALL * whole_numbers()
+
+    def answers(name: str, table: np.ndarray) -> np.ndarray:
+        np.save(f"{name}.npy", table)
+        options = ["--design", "every-size:2"]
+        if command == "train":
+            options = ["--epochs", EPOCHS, "--out", f"runs/{name}"]
+        result = run(command, word, f"{name}.npy", *options, "--json", "-")
+        assert result.code == 0, result.err
+        found = json.loads(result.out)
+        return np.array([found[key] for key in found if key.startswith("log_evidence")])
+
+    before = answers("x", x)
+    assert len(before) == (2 if command == "train" else 1)
+    rounding = ROUNDING[torch.float32 if word == "vae:2" else torch.float64]
+    for name, table, scale in (
+        ("shifted", x / SMALL + SHIFT, 1 / SMALL),
+        ("large", SCALES[1] * x, SCALES[1]),
+        ("small", SCALES[0] * x, SCALES[0]),
+    ):
+        moved = answers(name, table) + D * math.log(scale)
+        np.testing.assert_allclose(moved, before, rtol=0, atol=3 * rounding)

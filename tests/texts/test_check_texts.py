@@ -112,3 +112,44 @@ def test_a_limit_that_is_not_kept_is_caught() -> None:
     every = torch.ones(12, 8, dtype=torch.bool)
     tokens = Tokens(values, every, ~every, torch.arange(12))
     assert "length limit" in failed(me.check_model(CutsInSilence(), tokens))
+
+
+def test_a_mask_token_left_unmasked_is_a_leak() -> None:
+    """The last hidden token keeps its own id in the input."""
+    tokenizer = small_tokenizer()
+
+    class LeavesOneUnmasked(MaskedLM):
+        def log_conditionals(self, tokens: Tokens, masked: Tensor) -> Tensor:
+            last = (
+                masked & (masked.cumsum(1) == masked.sum(1, keepdim=True)) & (masked.sum(1, keepdim=True) > 1)
+            )
+            others = super().log_conditionals(tokens, masked & ~last)
+            return others + super().log_conditionals(tokens, last)
+
+    model = LeavesOneUnmasked(small_bert(tokenizer), tokenizer)
+    assert "leak" in failed(me.check_model(model, TEXTS))
+
+
+def test_logits_of_the_next_place_are_caught() -> None:
+    """A model that knows what follows what is right until its logits are read one place off."""
+    tokenizer = small_tokenizer()
+    generator = torch.Generator().manual_seed(0)
+    ids = torch.randint(6, 60, (40, 12), generator=generator)
+    ids[:, 1:] = (ids[:, :1] + torch.arange(1, 12)) % 50 + 6
+
+    def knows_the_order(shown: Tensor) -> Tensor:
+        """Each token follows the one before it in the vocabulary: the first visible one tells all others."""
+        position = torch.arange(shown.shape[1])
+        seen = shown != tokenizer.mask_token_id
+        start = torch.where(seen, (shown - 6 - position) % 50, 0).amax(1, keepdim=True)
+        expected = (start + position) % 50 + 6
+        return 3.0 * torch.nn.functional.one_hot(expected, len(tokenizer)).float()
+
+    every = torch.ones(ids.shape, dtype=torch.bool)
+    tokens = Tokens((ids[:, :1] - 6 + torch.arange(12)) % 50 + 6, every, ~every, torch.arange(40))
+    right = MaskedLM.from_callable(knows_the_order, mask_token_id=tokenizer.mask_token_id)
+    off = MaskedLM.from_callable(
+        lambda shown: knows_the_order(shown).roll(1, 1), mask_token_id=tokenizer.mask_token_id
+    )
+    assert me.check_model(right, tokens)["offset"].status == "passed"
+    assert "offset" in failed(me.check_model(off, tokens))

@@ -2,7 +2,10 @@
 
 import csv
 import json
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -185,6 +188,17 @@ def test_models_that_cannot_be_used(run: CommandLine, model: Path, texts: Path, 
     assert run("score", tmp_path / "untold", texts, "--tokenizer", model).code == 0
 
 
+TWO_COMMANDS = """
+import sys
+from maskevidence.command.app import main
+given = sys.argv[1:]
+for words in (given[:2], given[2:]):
+    sys.argv = ["maskevidence", "score", *words]
+    try:
+        main()
+    except SystemExit as end:
+        print(end.code)
+"""
 UNKNOWN = ("no-body/no-model", "texts.txt", "no-body/no-model", "hub:no-body/no-texts:test")
 WORDS_OF_HUB = ("HF_HOME", "HF_ENDPOINT", "folder")
 
@@ -211,6 +225,26 @@ def test_without_network_and_cache_it_fails_at_once(
         assert all(part in error for part in (why, *WORDS_OF_HUB))
     assert len(asked) == (not offline)
     hub.hub_reachable.cache_clear()
+
+
+@pytest.mark.slow
+def test_without_network_and_cache_a_process_fails_at_once(texts: Path, tmp_path: Path) -> None:
+    """The variables are read when the libraries are imported."""
+    offline = {"HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path)}
+    nobody = {"HF_HUB_OFFLINE": "0", "HF_ENDPOINT": "http://127.0.0.1:9", "HF_HOME": str(tmp_path)}
+    for variables, why in ((offline, "HF_HUB_OFFLINE is set"), (nobody, "does not answer")):
+        done = subprocess.run(
+            [sys.executable, "-c", TWO_COMMANDS, *UNKNOWN],
+            env={**os.environ, **variables},
+            cwd=texts.parent,
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        assert done.stdout.split() == ["2", "2"], done.stderr
+        assert len(done.stderr.splitlines()) == 2, done.stderr
+        for line in done.stderr.splitlines():
+            assert all(part in line for part in (why, *WORDS_OF_HUB))
 
 
 def test_a_text_of_one_token_works(run: CommandLine, model: Path, tmp_path: Path) -> None:

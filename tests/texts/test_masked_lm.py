@@ -169,6 +169,60 @@ def test_gradients_equal_those_of_the_plain_computation(monkeypatch: pytest.Monk
             torch.testing.assert_close(found[name], parameter.grad, atol=1e-9, rtol=1e-7)
 
 
+@pytest.mark.parametrize("architecture", ["Bert", pytest.param("ConvBert", marks=pytest.mark.slow)])
+def test_numbers_do_not_depend_on_budget_order_or_run(architecture: str) -> None:
+    tokens = some_tokens([int(n) for n in np.random.default_rng(0).integers(1, 30, size=12)])
+    scores = []
+    for budget in (1, 64, 10_000):
+        model = MaskedLM(network(architecture), mask_token_id=MASK, batch_tokens=budget)
+        estimate = me.estimate_evidence(model, tokens, me.RandomSize(4), seed=3)
+        again = me.estimate_evidence(model, tokens, me.RandomSize(4), seed=3)
+        np.testing.assert_array_equal(estimate.scores.score, again.scores.score)
+        scores.append(estimate.scores.score)
+    shuffled = me.estimate_evidence(model, tokens[torch.randperm(12)], me.RandomSize(4), seed=3)
+    for other in [*scores[1:], shuffled.scores.score]:
+        np.testing.assert_allclose(other, scores[0], atol=1e-4, rtol=0)
+
+
+class Tabular:
+    """The conditionals of a joint over strings of three letters; id -1 stands for a hidden letter."""
+
+    def __init__(self, n_letters: int = 3, length: int = 4, seed: int = 0) -> None:
+        rng = np.random.default_rng(seed)
+        joint = rng.dirichlet(np.full(n_letters**length, 0.3)).reshape((n_letters,) * length)
+        self.log_joint = torch.from_numpy(np.log(joint + 1e-6) - np.log((joint + 1e-6).sum()))
+
+    def __call__(self, ids: torch.Tensor) -> torch.Tensor:
+        rows = []
+        for row in ids.tolist():
+            index = tuple(slice(None) if i < 0 else slice(i, i + 1) for i in row)
+            block = self.log_joint[index]
+            marginals = []
+            for place in range(len(row)):
+                others = [axis for axis in range(len(row)) if axis != place]
+                known = torch.logsumexp(block, dim=others)
+                full = torch.full((self.log_joint.shape[place],), -50.0, dtype=torch.float64)
+                marginals.append(
+                    known if row[place] < 0 else full.index_put((torch.tensor(row[place]),), known[0])
+                )
+            rows.append(torch.stack(marginals))
+        return torch.stack(rows)
+
+
+def test_known_conditionals_give_the_exact_evidence() -> None:
+    table = Tabular()
+    model = MaskedLM.from_callable(table, mask_token_id=-1, conditionals="exact")
+    values = torch.cartesian_prod(*[torch.arange(3)] * 4)
+    every = torch.ones(values.shape, dtype=torch.bool)
+    tokens = Tokens(values, every, ~every, torch.arange(len(values)))
+    estimate = me.estimate_evidence(model, tokens, me.Exhaustive())
+    assert estimate.kind == "exact"
+    np.testing.assert_allclose(estimate.per_observation, table.log_joint.flatten().numpy(), atol=1e-6)
+    sampled = me.estimate_evidence(model, tokens, me.RandomSize(8))
+    assert sampled.kind == "unbiased"
+    assert abs(sampled.log_evidence - estimate.log_evidence) < 5 * sampled.mask_se
+
+
 @pytest.mark.parametrize(("architecture", "n_calls"), [("Bert", 1), ("Albert", 2)])
 def test_the_end_of_the_last_layer_sees_hidden_positions_only(architecture: str, n_calls: int) -> None:
     model = MaskedLM(network(architecture), mask_token_id=MASK)

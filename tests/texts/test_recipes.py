@@ -240,6 +240,25 @@ def test_the_cut_times_are_missing_exactly(every_mask: list[tuple[int, float]]) 
     assert abs(float(value) * n - bias) < n * (4 * float(error) + rounding)
 
 
+def test_the_rounding_of_llada_is_biased_exactly(every_mask: list[tuple[int, float]]) -> None:
+    """Sizes of 6 tokens in a batch of 12, for every k: even ones have 1.5 times their share."""
+    n, batch = 6, 12
+    by_size = np.zeros(n + 1)
+    for size, log_p in every_mask:
+        by_size[size] += log_p / size / math.comb(n, size)
+    expected = 0.0
+    for k in range(1, n + 1):
+        spaced = torch.round(torch.linspace(float(k), k + (batch - 1) * 0.5, steps=batch)).long()
+        expected += float(by_size[((spaced - 1) % n + 1).numpy()].mean())
+    size = np.arange(1, n + 1)
+    weight = LLaDA(batch, batch=batch).weight_by_size(np.full(n, n), size)
+    assert weight.tolist() == [0.5, 1.5, 0.5, 1.5, 0.5, 1.5]
+    assert float(weight @ by_size[1:]) == pytest.approx(expected)
+    assert abs(expected - by_size.sum()) > 0.01
+    assert not LLaDA(batch, batch=batch).covers_all_sizes(n)
+    assert LLaDA(16, batch=16).covers_all_sizes(32)
+
+
 def test_the_error_of_blocks_is_known_from_few_texts() -> None:
     """A text of 16 blocks has 64 masks of 4 sizes, as 16 texts of 4 tokens have."""
     blocks, texts = RandomTime(4, eps=0.001, blocks=4), RandomTime(4, eps=0.001)

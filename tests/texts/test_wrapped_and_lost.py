@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 import maskevidence as me
 from forked import exit_code, fork
+from maskevidence.core.errors import UnknownTokensWarning
 from maskevidence.texts.encoding import Encoding, encode_texts
 from maskevidence.texts.vocabulary import pattern_tokenizer
 from maskevidence.texts.whole_words import NO_BLANKS, WholeWords, notes_on_words
@@ -118,6 +119,16 @@ def _compare_with_a_plain_loop(wrap: Wrap) -> None:
         assert found.log_evidence == pytest.approx(by_plain_loop(inner, tokenizer, SENTENCES, second), 1e-5)
 
 
+def test_updates_count_whether_merged_or_not() -> None:
+    tokenizer = small_tokenizer()
+    numbers = {
+        name: by_plain_loop(WRAPPERS[name](small_bert(tokenizer)), tokenizer, SENTENCES, SECOND)
+        for name in ("bare", "unmerged", "merged")
+    }
+    assert numbers["unmerged"] == pytest.approx(numbers["merged"], 1e-5)
+    assert abs(numbers["bare"] - numbers["merged"]) > 0.01
+
+
 def test_bfloat16_is_near_a_plain_loop_in_bfloat16() -> None:
     tokenizer = small_tokenizer()
     network = small_bert(tokenizer)
@@ -140,6 +151,19 @@ def test_a_length_without_limit_is_none() -> None:
 
 
 ENDS = "MKTAYIAKQRQISFVKSHFSRQLEERLGLIEVQ"
+
+
+@pytest.mark.parametrize("n", [10, 50, 200])
+def test_small_letters_of_a_protein_are_counted_and_refused(n: int, tmp_path: Path) -> None:
+    tokenizer = esm_tokenizer(tmp_path)
+    protein = f"{ENDS}{'a' * n}{ENDS}"
+    what = rf"{n} of {66 + n} letters \({n / (66 + n):.2%}\) are <unk>, first in row 0 \('P1'\)"
+    with pytest.raises(me.InputError, match=f"{what}: .* small letters; .*--upper"):
+        encode_texts(tokenizer, [protein], Encoding(names=["P1"]))
+    with pytest.warns(UnknownTokensWarning, match=what):
+        encode_texts(tokenizer, [protein], Encoding(names=["P1"], allow_unknown=True))
+    capital = encode_texts(tokenizer, [protein.upper()])
+    assert int(capital.tokens.n_tokens) == 66 + n
 
 
 def six_mers(folder: Path) -> Any:

@@ -234,6 +234,40 @@ def test_the_loss_is_the_weighted_score_of_full_logits(tokenizer: Any, model: me
         torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.slow
+def test_random_sizes_are_unbiased_for_the_evidence_and_its_gradient(
+    tokenizer: Any, model: me.models.MaskedLM
+) -> None:
+    """100 batches of each text 20 times, against every mask: loss, and gradient in three directions."""
+    z = z_scores(tokenizer, model, None, 100)
+    assert (np.abs(z) < 3.3).all(), z
+    biased = z_scores(tokenizer, model, me.FixedRate(0.3, 1), 50)
+    assert np.abs(biased).max() > 5, biased  # one rate is another objective, and the test can see it
+
+
+def z_scores(tokenizer: Any, model: me.models.MaskedLM, design: Any, n_batches: int) -> np.ndarray:
+    parameters = [p for p in model.parameters() if p.requires_grad]
+    generator = torch.Generator().manual_seed(7)
+    directions = [
+        [torch.randn(p.shape, generator=generator, dtype=p.dtype) for p in parameters] for _ in range(3)
+    ]
+
+    def measured(loss: torch.Tensor) -> list[float]:
+        gradient = torch.autograd.grad(loss, parameters)
+        along = [
+            sum((g * d).sum() for g, d in zip(gradient, direction, strict=True)) for direction in directions
+        ]
+        return [loss.item(), *(value.item() for value in along)]
+
+    truth = measured(me.MaskedObjective(me.Exhaustive())(model, model.tokens(TEXTS)))
+    collator = MaskSizeCollator(tokenizer, design)
+    features = [dict(tokenizer(text)) for text in TEXTS] * 20
+    with torch.random.fork_rng():
+        torch.manual_seed(11)
+        found = np.array([measured(loss_of(model, collator(features))) for _ in range(n_batches)])
+    return stats.ttest_1samp(found, truth).statistic
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

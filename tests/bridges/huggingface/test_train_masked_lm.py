@@ -9,6 +9,7 @@ import sys
 import tempfile
 import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,15 +20,18 @@ from safetensors.torch import load_file
 
 import maskevidence as me
 from command_line import CommandLine, files_in
-from forked import exit_code
+from forked import exit_code, in_two_processes
 from killed_commands import begin
 from maskevidence.huggingface import (
+    EvidenceTrainer,
+    MaskSizeCollator,
     Recipe,
     TrainerOptions,
     new_bert,
     train_masked_lm,
     word_pieces,
 )
+from maskevidence.huggingface.processes import is_main_process
 from maskevidence.huggingface.recipe import TrainingOrder
 from maskevidence.huggingface.training import newest_checkpoint
 from text_models import SENTENCES, small_bert, small_tokenizer
@@ -152,6 +156,44 @@ def test_the_history_does_not_depend_on_interruptions(
     assert resumed.history == _WHOLE[0]
 
 
+def test_accumulated_steps_are_one_step_with_the_whole_batch(tmp_path: Path) -> None:
+    import transformers
+
+    outcomes = []
+    for size, accumulated in ((8, 1), (2, 4)):
+        model = new_model()
+        model.double()  # Adam turns rounding errors of gradients that are 0, such as a key bias, into steps
+        args = transformers.TrainingArguments(
+            output_dir=str(tmp_path),
+            max_steps=3,
+            per_device_train_batch_size=size,
+            gradient_accumulation_steps=accumulated,
+            learning_rate=1e-2,
+            train_sampling_strategy="sequential",
+            remove_unused_columns=False,
+            use_cpu=True,
+            dataloader_pin_memory=False,
+            report_to="none",
+            disable_tqdm=True,
+            logging_strategy="no",
+            save_strategy="no",
+        )
+        data = TrainingOrder(model.tokens(SENTENCES), 24, seed=0)
+        trainer = EvidenceTrainer(
+            model=model.network,
+            args=args,
+            train_dataset=data,
+            eval_dataset=data,
+            data_collator=MaskSizeCollator(model.tokenizer),
+        )
+        trainer.remove_callback(transformers.PrinterCallback)
+        with torch.random.fork_rng():
+            trainer.train()
+        outcomes.append((weights(model), trainer.evaluate()["eval_loss"]))
+    assert largest_difference(outcomes[0][0], outcomes[1][0]) < 1e-5
+    assert outcomes[0][1] == pytest.approx(outcomes[1][1], rel=1e-4)
+
+
 def test_a_loss_that_is_not_finite_ends_training() -> None:
     model = new_model()
     with torch.no_grad():
@@ -187,6 +229,28 @@ def test_new_berts_differ_by_seed_alone() -> None:
     a, b, c = (new_bert(tokenizer, seed=seed) for seed in (0, 0, 1))
     assert largest_difference(weights(a), weights(b)) == 0.0
     assert largest_difference(weights(a), weights(c)) > 0.01
+
+
+def train_and_save(out: Path) -> None:
+    """What each of two processes does."""
+    model = new_model()
+    model.double()
+    trained = train_masked_lm(model, model.tokens(SENTENCES), recipe=RECIPE)
+    if is_main_process():
+        model.save(out)
+        (out / "loss").write_text(repr(trained.history[-1]["loss"]))
+
+
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_two_processes_give_what_one_gives(tmp_path: Path) -> None:
+    assert in_two_processes(partial(train_and_save, tmp_path)) == [0, 0]
+    model = new_model()
+    model.double()
+    trained = train_masked_lm(model, model.tokens(SENTENCES), recipe=RECIPE)
+    theirs, ours = load_file(tmp_path / "model.safetensors"), dict(model.network.state_dict())
+    assert max(float((ours[name] - value).abs().max()) for name, value in theirs.items()) < 1e-5
+    assert float((tmp_path / "loss").read_text()) == pytest.approx(trained.history[-1]["loss"], rel=1e-5)
 
 
 @pytest.fixture(scope="module")

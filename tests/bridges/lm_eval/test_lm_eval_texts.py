@@ -2,16 +2,20 @@
 
 import itertools
 import math
+from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
+import maskevidence as me
 from maskevidence.core.errors import InputError
 from maskevidence.core.evidence.standard_errors import t_half_width
 from maskevidence.core.masks.design import MaskKey, drawn_masks
 from maskevidence.core.masks.sizes import Exhaustive
+from maskevidence.lm_eval.answering import Answerer, Settings
 from maskevidence.lm_eval.harness import Contest
 from maskevidence.lm_eval.race import Decider, Question, Race, _State, looks_up_to
 from maskevidence.lm_eval.texts import (
@@ -261,6 +265,29 @@ def test_draws_of_windows_are_unbiased_and_their_error_is_right(encoder: Encoder
     assert held.mean() >= 0.88  # of 100 intervals at 95 %: 3 standard errors below
 
 
+@pytest.mark.slow
+def test_intervals_of_whole_texts_hold_the_truth(
+    encoder: Encoder, model: MaskedLM, scorer: TextScorer
+) -> None:
+    """300 evaluations of a text in windows of 8, 8 and 7 tokens."""
+    text, n_runs = (
+        "the rain falls on the roof and the dog sleeps in the sun , who is it that sings on it and the",
+        300,
+    )
+    windows = Encoder(encoder.tokenizer, 10).windows(text)
+    assert [len(window.scored) for window in windows] == [8, 8, 7]
+    truth = sum(truth_of(scorer, window) for window in windows)
+    words = {"score": "evidence", "target": 16, "masks": 64}
+    values = []
+    for seed in range(n_runs):
+        settings = Settings.parse(seed=seed, **words)
+        values += Answerer(model, settings, None, 10).texts([SimpleNamespace(args=(text,))])
+    z = (np.mean(values) - truth) / (np.std(values, ddof=1) / math.sqrt(n_runs))
+    assert abs(z) < 3.3
+    held = [abs(value - truth) <= t_half_width(value.mask_se, value.n_draws - 1, 0.95) for value in values]
+    assert np.mean(held) >= 0.95 - 3 * math.sqrt(0.95 * 0.05 / n_runs)
+
+
 def test_lladas_masks_have_its_sizes_and_no_bias(encoder: Encoder, scorer: TextScorer) -> None:
     every = np.ones((1, 40), dtype=np.bool_)
     drawn = drawn_masks(LLaDA(32, batch=16), MaskKey(0), np.array([5]), every)
@@ -287,6 +314,18 @@ def test_what_looks_the_same_is_one_pass(encoder: Encoder, model: MaskedLM) -> N
     np.testing.assert_array_equal(scores[3:], scores[:3])
 
 
+@pytest.mark.parametrize("batch_size", [1, 8])
+def test_the_batch_size_changes_nothing(
+    encoder: Encoder, model: MaskedLM, tokenizer: Any, batch_size: int
+) -> None:
+    again = MaskedLM(model.network, encoder.tokenizer)
+    texts = [encoder.pair(CONTEXT, end) for end in (CHOICE, " sings", " and the dog is in the sun and sings")]
+    questions = [Question(key, tuple(texts)) for key in range(3)]
+    found = Decider(TextScorer(again, encoder, batch_size), 0, Race(looks=(16,))).answers(questions, [{}] * 3)
+    expected = Decider(TextScorer(model, encoder), 0, Race(looks=(16,))).answers(questions, [{}] * 3)
+    np.testing.assert_allclose(np.array(found), np.array(expected), atol=1e-4)
+
+
 def test_a_race_spares_masks_and_keeps_the_order_of_the_choices(encoder: Encoder, scorer: TextScorer) -> None:
     texts = tuple(encoder.pair(CONTEXT, end) for end in (CHOICE, LONG, LONG + " in the sun"))
     contest = Contest("acc", np.ones(3))
@@ -301,11 +340,48 @@ def test_a_race_spares_masks_and_keeps_the_order_of_the_choices(encoder: Encoder
     assert not any(value.ties for value in values)
 
 
+class Known:
+    """A model and its encoder: the tokens of choices have these log-probabilities in every mask."""
+
+    conditionals, base_measure = "learned", "counting"
+
+    def __init__(self, *log_probs: np.ndarray) -> None:
+        self.log_probs = torch.nn.utils.rnn.pad_sequence([torch.from_numpy(own) for own in log_probs], True)
+
+    def row(self, one: Continuation) -> tuple[list[int], int]:
+        return [*one.context, *one.scored], len(one.context)
+
+    def log_conditionals(self, tokens: me.Tokens, masked: torch.Tensor) -> torch.Tensor:
+        choice, place = tokens.values[:, :1], tokens.values
+        return torch.where(masked, self.log_probs[choice, place], 0.0)
+
+
 def simulated(*log_probs: np.ndarray, key: int = 0) -> Question:
     """A question about choices whose context is their number, and whose tokens are their places."""
     n = len(log_probs)
     choices = tuple(Continuation((place,), tuple(range(len(own)))) for place, own in enumerate(log_probs))
     return Question(key, choices, (Contest("acc", np.ones(n)),))
+
+
+@pytest.mark.parametrize(
+    ("n_tokens", "n_choices"),
+    [(64, 4), *(pytest.param(*each, marks=pytest.mark.slow) for each in ((32, 2), (64, 2)))],
+)
+def test_the_best_choice_is_not_lost_to_a_wrong_token_that_few_masks_have_hidden(
+    n_tokens: int, n_choices: int
+) -> None:
+    """600 races of a choice with diffuse doubt against choices with one wrong token, which are 2 % worse."""
+    race, n_races = Race(0.995, looks_up_to(64)), 600
+    wrong = np.where(np.arange(n_tokens) == np.arange(1, n_choices)[:, None], -10.2, 0.0)
+    log_probs = np.full(n_tokens, -10.0 / n_tokens), *wrong
+    known = Known(*log_probs)
+    scorer: Any = TextScorer(known, known)  # type: ignore[arg-type]
+    questions = [replace(simulated(*log_probs), key=key) for key in range(n_races)]
+    lost = 0
+    for values in Decider(scorer, 0, race).answers(questions, [{}] * n_races):
+        tied = [place for place, one in enumerate(values) if one.ties]
+        lost += 0 not in (tied or [int(np.argmax(values))])
+    assert lost / n_races <= 0.005 + 3 * math.sqrt(0.005 / n_races)
 
 
 def test_the_least_variance_is_that_of_all_masks() -> None:

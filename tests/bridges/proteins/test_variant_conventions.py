@@ -5,10 +5,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import maskevidence as me
 from maskevidence.core.scores.score_masks import order_mixture
-from maskevidence.proteins.conventions import CONVENTIONS, area
+from maskevidence.proteins.conventions import CONVENTIONS, FEW_PASSES, area
 from protein_models import (
     evidence,
     mixture,
@@ -259,3 +260,16 @@ def test_models_that_do_not_read_single_letters() -> None:
         me.variants(words, "thecat", ["t1a"])
     with pytest.raises(me.InputError, match="PPCA does not predict single letters"):
         me.variants(me.models.PPCA(4, 2), "MKTA", ["K2R"])
+
+
+def test_unmasked_distributions_see_the_token(model: me.models.MaskedLM) -> None:
+    tokens = model.tokens([WILD_TYPE, WILD_TYPE[:9]])
+    places = tokens.maskable.clone()
+    places[0, ::2] = False
+    with torch.no_grad():
+        found = model.unmasked_log_distributions(tokens, places)
+        present = (tokens.maskable | tokens.context).long()
+        padded = torch.where(present.bool(), tokens.values, model.tokenizer.pad_token_id)
+        logits = model.network(input_ids=padded, attention_mask=present).logits
+    torch.testing.assert_close(found, torch.log_softmax(logits[places], -1), atol=1e-5, rtol=0)
+    assert set(FEW_PASSES) < set(CONVENTIONS)

@@ -15,11 +15,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import maskevidence as me
 from command_line import CommandLine, start
 from listening import listening
+from maskevidence.command.options import RunOptions
+from maskevidence.command.score import score
 from maskevidence.core.masks.design import MaskDesign
 from maskevidence.core.packed_tokens import PackedTokens
 from maskevidence.ray import RayEngine
@@ -27,6 +30,7 @@ from maskevidence.ray import engine as ray_engine
 from maskevidence.ray.engine import WorkerPool, with_own_memory
 from maskevidence.runs import Recording, RunDirectory, read_run, record_run
 from maskevidence.runs.blocks import Piece, Work, list_parts, local_engine
+from maskevidence.tables.table_options import RowOptions
 from ray_models import (
     Budgeted,
     Troubled,
@@ -123,6 +127,33 @@ class TestRows:
         )
         assert same_rows(on_ray, local)
         assert same_rows(on_ray, whole)
+
+    @slow
+    def test_with_a_target_and_the_scores_of_hidden_tokens(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The stages follow from all scores, whoever has computed them; all are scored on one connection."""
+        monkeypatch.setattr("maskevidence.runs.summary.draw_into", lambda *_: None)
+        make_model().save(tmp_path / "model")
+        np.save(tmp_path / "rows.npy", make_tokens(40).values.numpy())
+        found = []
+        for engine in ("ray:1", None):
+            run = RunOptions(out=tmp_path / str(engine), target_se="0.05", engine=engine)
+            words = (str(tmp_path / "model"), str(tmp_path / "rows.npy"), "random-size:per-token")
+            score(*words, options=RowOptions(), run=run)
+            found.append(read_run(run.out).estimate)
+        on_ray, local = found
+        assert on_ray.design["draws"] > 4
+        assert on_ray.mask_se <= 0.05
+        assert (on_ray.log_evidence, on_ray.mask_se, on_ray.notes) == (
+            local.log_evidence,
+            local.mask_se,
+            local.notes,
+        )
+        for name in ("draw", "score"):
+            np.testing.assert_array_equal(
+                getattr(on_ray.scores.sorted(), name), getattr(local.scores.sorted(), name)
+            )
 
 
 @slow

@@ -1,6 +1,7 @@
 """Comparisons of records that share some of their masks, or what is known beside the scores."""
 
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import torch
 import maskevidence as me
 from command_line import CommandLine
 from maskevidence.core.evidence.result import HowScored, summarize_scores
+from maskevidence.core.evidence.standard_errors import t_half_width
 
 D, MANY = 8, 2**20
 
@@ -86,6 +88,29 @@ def test_other_numbers_are_paired_by_observation_where_that_is_better(rows: np.n
         }
     ).between("flat", "b")
     assert found.pairing == "observations"
+
+
+@pytest.mark.slow
+def test_differences_with_everything_cover(rows: np.ndarray) -> None:
+    """Targets and tokens at once: 30 pairs of runs, whose draws end at different numbers."""
+    one, other = model(0), model(0, change=0.4)
+    rows = rows[:20]
+    truth = float((one.score_samples(rows) - other.score_samples(rows)).mean())
+    precise, n_runs = me.Precise(target_se=0.25, negligible=0), 30
+    held, z, unequal = 0, [], 0
+    for seed in range(n_runs):
+        a, b = (
+            me.estimate_evidence(m, rows, precise, seed=seed, check=False, per_token=True)
+            for m in (one, other)
+        )
+        found = me.compare([a, b]).between("1", "2")
+        unequal += a.design != b.design
+        z.append((found.difference - truth) / found.mask_se)
+        half = t_half_width(1.0, found.mask_df or math.inf, 0.95)
+        held += abs(z[-1]) <= half
+    assert unequal > n_runs / 4
+    assert held / n_runs >= 0.95 - 3.5 * math.sqrt(0.95 * 0.05 / n_runs)
+    assert abs(np.mean(z)) < 3.5 * np.std(z, ddof=1) / math.sqrt(n_runs)
 
 
 def test_records_in_another_order_of_stages_are_the_same(rows: np.ndarray) -> None:

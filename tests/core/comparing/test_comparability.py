@@ -13,6 +13,8 @@ from maskevidence.core.comparing.comparable import same_data
 from maskevidence.core.comparing.comparison import verdict
 from maskevidence.core.evidence.result import HowScored, summarize_scores
 from maskevidence.images.pixel_density import PixelDensity
+from maskevidence.runs import DataSource, RunDirectory, record_run
+from recorded_runs import make_manifest
 
 D = 5
 
@@ -280,3 +282,25 @@ class TestCommand:
         assert "these are different quantities" in page
         assert "is better than" not in page
         assert "Density per unit of each column" in page
+
+    def test_refuses_different_base_measures(self, table: Path, run: CommandLine) -> None:
+        assert run("score", "gaussian", "binary.npy", "--out", "g").code == 0
+        assert run("score", "bernoulli-pca:1", "binary.npy", "--out", "b").code == 0
+        assert "have no common scale" in run("compare", "g", "b").error
+
+    def test_a_lower_bound_below_an_evidence_is_no_loser(self, table: Path, run: CommandLine) -> None:
+        tokens = me.Tokens.from_array(binary(60))
+        data = DataSource(name="binary.npy", fingerprint="f", n_observations=60, columns=[*"abcde"])
+        for name, p, conditionals in (("evidence", 0.5, "exact"), ("bound", 0.1, "learned")):
+            model, of_run = Coin(p, conditionals, me.model.MASS), {"base_measure": me.model.MASS}
+            manifest = make_manifest(model, tokens, me.EverySize(4), model=name, data=data, **of_run)
+            record_run(RunDirectory(name), manifest, model, tokens)
+        said = "their order proves nothing, since bound is a lower bound on a log evidence that may be"
+        text = " ".join(run("compare", "evidence", "bound").out.split())
+        assert said in text
+        assert "is better than" not in text
+        pytest.importorskip("matplotlib", reason="the extra plots is not installed")
+        assert run("report", "evidence", "bound", "--out", "page.html").code == 0
+        page = Path("page.html").read_text()
+        assert said in page
+        assert "is better than" not in page

@@ -8,13 +8,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from scipy.stats import binom
 from scipy.stats import t as student
 
 import comparison
 import maskevidence as me
 from command_line import CommandLine
 from many_estimates import many_estimates
+from maskevidence.core.evidence.result import HowScored, summarize_scores
 from maskevidence.core.evidence.standard_errors import t_half_width
+from maskevidence.core.masks.design import MaskKey
 from maskevidence.core.show import Table
 from maskevidence.runs import DataSource, RunDirectory, record_run
 from recorded_runs import make_manifest
@@ -85,6 +88,21 @@ def test_a_difference_below_zero_is_called_worse() -> None:
     found = me.compare(estimates_of(models, models[0].sample(200, seed=1), me.EverySize(4)))
     said = {repr(found.between(*pair)).split()[-1] for pair in ("ab", "ba")}
     assert said == {"better)", "worse)"}
+
+
+def test_differences_are_within_three_standard_errors_of_the_exact_ones() -> None:
+    """40 pairs of models on separate data; at most one differs by over three errors of the masks."""
+    z = []
+    for seed in range(40):
+        models = a_pair(seed)
+        x = models[0].sample(50, seed=seed)
+        found = me.compare(estimates_of(models, x, me.EverySize(8), seed=seed)).between("a", "b")
+        exact = exact_difference(models, x)
+        assert abs(found.difference - exact.mean()) < 3 * found.standard_error
+        assert found.log_bayes_factor == pytest.approx(len(x) * found.difference)
+        z.append((found.log_bayes_factor - exact.sum()) / found.log_bayes_factor_se)
+    assert sum(abs(score) > 3 for score in z) <= 1
+    assert 0.75 < np.std(z) < 1.3
 
 
 @pytest.mark.parametrize("design", [me.EverySize(4), me.RandomSize(8)], ids=lambda design: design.name)
@@ -180,6 +198,40 @@ class Shifted(torch.nn.Module):
 
 class TestSeveralModels:
     """One comparison has a verdict for each model but the best, and all of them have to hold."""
+
+    @staticmethod
+    def estimates(seed: int, worse_by: float) -> list[me.EvidenceEstimate]:
+        """Ten equal models and a worse one, with an error of the observations and one of the masks."""
+        rng, n = np.random.default_rng(seed), 40
+        design, key = me.FixedRate(0.5, 2), MaskKey(seed, "own")
+        number, draw = (grid.ravel() for grid in np.indices((n, 2)))
+        one, two = np.ones_like(number), np.full_like(number, 2)
+        each = rng.normal(size=(n, 11)) - np.eye(11)[10] * worse_by
+        score = (
+            np.repeat(each, 2, axis=0) + 0.5 * rng.normal(size=(2 * n, 11)) + 3 * rng.normal(size=(2 * n, 1))
+        )
+        return [
+            summarize_scores(
+                me.ScoreTable(number, draw, one, two, score[:, k]), HowScored(design, key, "exact"), 1
+            )
+            for k in range(11)
+        ]
+
+    @pytest.mark.slow
+    def test_equal_models_are_told_apart_in_at_most_5_percent_of_comparisons(self) -> None:
+        """30 data sets; benchmarks/comparison.py has more. The models differ by 5 standard errors."""
+        n_seeds, counts = 30, {"five": 0, "ten": 0, "one by one": 0, "worse": 0}
+        for seed in range(n_seeds):
+            estimates = self.estimates(seed, worse_by=1.25)
+            counts["five"] += any(each.told_apart for each in me.compare(estimates[:5]).behind)
+            ten = me.compare(estimates[:10]).behind
+            counts["ten"] += any(each.told_apart for each in ten)
+            counts["one by one"] += any(replace(each, n_pairs=1).told_apart for each in ten)
+            counts["worse"] += {each.second: each.told_apart for each in me.compare(estimates).behind}["11"]
+        at_most = binom.ppf(0.999, n_seeds, 0.05)
+        assert max(counts["five"], counts["ten"]) <= at_most, counts
+        assert counts["one by one"] > 0.4 * n_seeds, counts
+        assert counts["worse"] > 0.8 * n_seeds, counts
 
     def test_the_level_is_that_of_the_pairs_that_are_left(self) -> None:
         """Two models far behind are told apart among all 6 pairs, the close one among the one pair left."""
@@ -519,6 +571,17 @@ def test_equal_models_of_few_rows_are_told_apart_as_often_as_they_may_be() -> No
     for setting in list(comparison.FEW_ROWS.values())[:2]:
         design, masks, scores = setting
         assert comparison.pairs_of_models(design, masks, 200, scores)["coverage"] >= 0.95 - 2 * 0.0154
+
+
+def test_few_shared_masks_hardly_widen_the_interval_of_a_difference() -> None:
+    """8 shared orders of models whose masks hardly differ: on average less than Student's t by a fifth."""
+    x, shares = a_pair()[0].sample(20, seed=1), []
+    for seed in range(40):
+        found = me.compare(estimates_of(a_pair(seed), x, me.Orderings(8), masks="shared", seed=seed))
+        each = found.between("a", "b")
+        rare = sum(each.tails) / 2 * -math.log(0.05)
+        shares.append(rare / t_half_width(each.mask_se, each.mask_df, 0.95))
+    assert 0 < np.mean(shares) < 0.3
 
 
 @pytest.mark.parametrize(("design", "is_apart"), [(me.RandomSize(8), True), (me.LeaveOneOut(), False)])

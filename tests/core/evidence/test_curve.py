@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 from jaxtyping import Bool, Int64
 from scipy.stats import norm
 
@@ -222,3 +223,31 @@ class TestCsv:
         nothing, one = np.array([math.nan]), np.array([1.0])
         curve = Curve(None, nothing, one, np.array([-0.5]), nothing, nothing, nothing, np.array([12]))
         assert curve.to_csv() == "size,rate,score,mask_se,data_se,n_masks\n,1,-0.5,,,12\n"
+
+
+@pytest.mark.parametrize(("n_components", "last_above"), [(2, 14), (5, 13), (10, 11)])
+def test_one_rate_lies_above_the_area_up_to_a_crossing(n_components: int, last_above: int) -> None:
+    """D·S(x; M) falls from the pseudo-log-likelihood to the marginals; the area is its mean."""
+    n_tokens, noise, sizes = 20, 0.3, np.arange(1, 21)
+    loadings = np.random.default_rng(0).normal(size=(n_tokens, n_components))
+    model = me.models.PPCA.from_parameters(torch.from_numpy(loadings), noise)
+    expected = np.array([expected_score(loadings @ loadings.T, noise, size) for size in sizes])
+    above = n_tokens * expected > expected.sum()
+    assert sizes[above].tolist() == list(range(1, last_above + 1))
+
+    estimate = me.estimate_evidence(model, model.sample(400, seed=1), me.EverySize(4))
+    curve = estimate.curve
+    error = 4 * np.hypot(curve.mask_se, curve.data_se)
+    assert (np.abs(curve.score - expected) < error + 0.01).all()  # of the oracle's 400 masks
+    found = sizes[n_tokens * curve.score > estimate.log_evidence]
+    assert abs(found[-1] - last_above) <= 1
+    assert len(found) == found[-1]
+
+
+def expected_score(covariance: np.ndarray, noise: float, size: int) -> float:
+    """E S(x; M) of a Gaussian: -½ log(2πe v) over hidden tokens, v the diagonal of the inverse precision."""
+    precision = np.linalg.inv(covariance + noise * np.eye(len(covariance)))
+    rng = np.random.default_rng(size)
+    hidden = [rng.permutation(len(precision))[:size] for _ in range(400)]
+    variance = [np.diag(np.linalg.inv(precision[np.ix_(some, some)])) for some in hidden]
+    return float(np.mean(-0.5 * np.log(2 * np.pi * math.e * np.array(variance))))

@@ -13,6 +13,7 @@ from many_estimates import many_estimates, scores_of
 from maskevidence.core.evidence.result import HowScored, summarize_scores
 from maskevidence.core.evidence.score_means import contributions, errors_of_rows, mean_of_scores
 from maskevidence.core.masks.design import MaskDesign, MaskKey, Masks
+from maskevidence.core.scores.ask import Asker
 from maskevidence.core.scores.record import Scores
 from maskevidence.core.tokens import Tokens
 from refusals import one_line
@@ -43,6 +44,13 @@ class OnlyConditionals(torch.nn.Module):
         return self.model.log_conditionals(tokens, masked)
 
 
+def with_holes(x: np.ndarray, seed: int = 0) -> np.ndarray:
+    """The table with a fifth of its values missing, but none in the last column."""
+    holes = np.random.default_rng(seed).random(x.shape) < 0.2
+    holes[:, -1] = False
+    return np.where(holes, np.nan, x)
+
+
 class TestExhaustive:
     def test_equals_the_closed_form(self, build, mixed_tokens) -> None:
         """With missing values and context: the sum over sizes is log p(maskable | context)."""
@@ -53,6 +61,38 @@ class TestExhaustive:
         assert estimate.log_evidence == pytest.approx(expected.mean(), rel=1e-9)
         assert (estimate.kind, estimate.mask_se, estimate.mask_df) == ("exact", 0.0, None)
         assert estimate.interval() == (estimate.log_evidence, estimate.log_evidence)
+
+    def test_equals_a_plain_enumeration(self, build, mixed_tokens) -> None:
+        model, tokens = build(5), mixed_tokens(6, 5)
+        estimate = me.estimate_evidence(model, tokens, me.Exhaustive())
+        for row in range(6):
+            one = tokens[row : row + 1]
+            expected = oracles.sum_over_sizes(
+                lambda mask, one=one: float(oracles.scores(model, one, torch.from_numpy(mask)[None])[0]),
+                one.maskable[0].numpy(),
+            )
+            assert estimate.per_observation[row] == pytest.approx(expected, rel=1e-10)
+
+    def test_gradients_equal_those_of_the_closed_form(self, build) -> None:
+        model = build(8)
+        tokens = Tokens.from_array(with_holes(model.sample(2, seed=1)))
+        design, total = me.Exhaustive(), torch.zeros((), dtype=torch.float64)
+        for row in range(2):
+            n_tokens = np.array([int(tokens.n_tokens[row])])
+            index = np.arange(int(design.n_draws(n_tokens)[0]))
+            ids = np.zeros_like(index)
+            draw, size = design.plan(MaskKey(), ids, np.full_like(index, n_tokens[0]), index)
+            one = tokens[torch.full((len(index),), row)]
+            masked = torch.from_numpy(design.masked(MaskKey(), ids, draw, size, one.maskable.numpy()))
+            weight = design.summation(np.full_like(index, n_tokens[0]), draw, size).weight
+            total = total + torch.from_numpy(weight) @ me.score_masks(model, one, masked)
+        closed = model.log_evidence(tokens).sum()
+        parameters = list(model.parameters())
+        for found, expected in zip(
+            torch.autograd.grad(total, parameters), torch.autograd.grad(closed, parameters), strict=True
+        ):
+            assert bool((expected != 0).any())
+            torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
 
 
 class TestInvariance:
@@ -170,6 +210,28 @@ class TestWhatDesignsEstimate:
             expected[rows.numpy()] += oracles.scores(model, tokens[torch.nonzero(rows)[:, 0]], masked[rows])
         estimate = me.estimate_evidence(model, tokens, me.LeaveOneOut())
         np.testing.assert_allclose(estimate.per_observation, expected, rtol=1e-10)
+
+    @pytest.mark.parametrize(
+        "design",
+        [me.EverySize(1), me.RandomSize(4), me.RandomSize(1, 1), me.Orderings(1)],
+        ids=lambda design: design.name,
+    )
+    @pytest.mark.parametrize("masks", ["own", pytest.param("shared", marks=pytest.mark.slow)])
+    def test_sums_over_sizes_are_unbiased(self, build_gaussian, design: MaskDesign, masks: Masks) -> None:
+        """A z-test for every observation and for the mean, with missing values.
+
+        Own masks differ between copies of an observation, so that 40 seeds draw 800 times.
+        """
+        model = build_gaussian(6)
+        x = with_holes(model.sample(5, seed=1))
+        truth = model.score_samples(x)
+        copies, seeds = (20, 40) if masks == "own" else (1, 150)
+        rows = np.tile(x, (copies, 1))
+        found = [me.estimate_evidence(model, rows, design, seed=s, masks=masks) for s in range(seeds)]
+        errors = np.array([estimate.per_observation.reshape(copies, 5).mean(0) for estimate in found])
+        errors = np.column_stack([errors - truth, errors.mean(1) - truth.mean()])
+        z = errors.mean(0) / errors.std(0, ddof=1) * math.sqrt(seeds)
+        assert (np.abs(z) < 4).all()
 
     @pytest.mark.parametrize(
         "design", [me.FixedRate(0.2, 2), me.FixedRate(0.5, 2), me.Rates((0.2, 0.4, 0.6, 0.8, 1.0), 3)]
@@ -370,6 +432,13 @@ class TestResult:
             assert estimate.n_model_calls == model.n_calls
             assert estimate.n_masks == len(estimate.scores)
 
+    def test_four_masks_of_every_size_are_the_default(self, build_ppca) -> None:
+        model = build_ppca(4)
+        x = model.sample(3)
+        default = me.estimate_evidence(model, x)
+        assert default.design == me.EverySize(4).settings()
+        assert default.log_evidence == me.estimate_evidence(model, x, me.EverySize(4)).log_evidence
+
     @all_designs
     def test_the_written_form_is_strict_json(self, build_ppca, design: MaskDesign) -> None:
         estimate = me.estimate_evidence(build_ppca(4), np.zeros((1, 4)), design)
@@ -469,6 +538,13 @@ class TestRefusals:
     def test_ids_that_are_not_one_whole_number_a_row(self, ids: list) -> None:
         with pytest.raises(me.InputError, match="give 2 whole numbers"):
             Tokens.from_array([[1.0], [2.0]], ids=ids)
+
+    @pytest.mark.parametrize("batch_size", [0, 2.5, "3"])
+    def test_a_batch_of_no_whole_number(self, build_ppca, batch_size: object) -> None:
+        with pytest.raises(me.InputError, match=f"batch_size={batch_size!r}; give a whole number"):
+            me.estimate_evidence(build_ppca(3), [[0.0, 1.0, 2.0]], batch_size=batch_size)
+        with pytest.raises(me.InputError, match=f"batch_size={batch_size!r}; give a whole number"):
+            Asker(build_ppca(3), batch_size)
 
     def test_no_size_of_a_batch_is_the_default(self, build_ppca) -> None:
         model, x = build_ppca(3), [[0.0, 1.0, 2.0]]

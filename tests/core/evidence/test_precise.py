@@ -185,6 +185,16 @@ def test_rows_too_few_for_the_first_masks_get_every_size() -> None:
     assert default_design(np.full(10, 30)).max_passes == 10 * 4 * 30
 
 
+@pytest.mark.slow
+def test_intervals_of_the_default_cover(wide: tuple[me.models.PPCA, np.ndarray]) -> None:
+    model, x = wide
+    truth = float(model.score_samples(x).mean())
+    found = [me.estimate_evidence(model, x, seed=seed, check=False) for seed in range(30)]
+    errors = np.array([one.log_evidence for one in found]) - truth
+    assert abs(errors.mean()) < 3.5 * errors.std(ddof=1) / math.sqrt(30)
+    assert sum(one.interval()[0] < truth < one.interval()[1] for one in found) >= 25
+
+
 def test_a_target_that_no_run_reaches_ends_at_once(ppca: me.models.PPCA, rows: np.ndarray) -> None:
     found = estimate_of(ppca, rows, me.Precise(target_se=1e-9, negligible=0))
     assert found.design["draws"] == FEWEST_MASKS // len(rows)

@@ -37,6 +37,19 @@ def flat(contribution: np.ndarray, *, joint: bool) -> MeanWithErrors:
     return of_contributions(contribution.ravel(), observation, summation, contribution.shape[2], joint=joint)
 
 
+@pytest.mark.parametrize("joint", [False, True])
+@given(shape=st.tuples(st.integers(2, 5), st.integers(1, 4), st.integers(2, 4)), seed=st.integers(0, 10**6))
+def test_errors_equal_the_definitions(joint: bool, shape: tuple[int, int, int], seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    values = rng.normal(size=shape) * rng.lognormal(size=shape[:2])[:, :, None]
+    cells = {index: float(values[index]) for index in np.ndindex(*shape)}
+    mean, mask_variance, data_variance = oracles.mean_with_errors(cells, shape[2], joint)
+    found = flat(values, joint=joint)
+    assert found.mean == pytest.approx(mean, rel=1e-12)
+    assert found.mask_se**2 == pytest.approx(mask_variance, rel=1e-9)
+    assert (found.data_se or 0.0) ** 2 == pytest.approx(data_variance, rel=1e-9, abs=1e-12)
+
+
 @given(st.integers(0, 10**6))
 def test_errors_of_ragged_strata_equal_the_definitions(seed: int) -> None:
     """Observations with different strata, in any order, and several masks in a cell."""
@@ -147,6 +160,11 @@ class TestWhatCannotBeKnown:
         found = of_contributions(np.array(values), np.arange(3), summation, 1, joint=False)
         assert (found.mask_se, found.mask_df) == mask
         assert found.data_se == (data and pytest.approx(data))
+
+    def test_one_observation_has_no_data_se(self) -> None:
+        found = flat(np.random.default_rng(0).normal(size=(1, 2, 3)), joint=False)
+        assert found.data_se is None
+        assert found.mask_se > 0
 
     def test_equal_replicates_do_not_tell_the_mask_error(self) -> None:
         found = flat(np.ones((2, 3, 4)), joint=False)

@@ -561,6 +561,20 @@ class TestRates:
         assert not me.Rates((*rates, 1.0)).covers_all_sizes(n) or n == 1
         assert not me.Rates(rates).covers_all_sizes(n + 1)
 
+    def test_the_papers_sweep_does_not_cover_512_sizes(self) -> None:
+        sweep = me.Rates(tuple(percent / 100 for percent in range(1, 100)))
+        assert not sweep.covers_all_sizes(512)
+        assert not sweep.covers_all_sizes(99)
+
+
+@given(rows_of_tokens())
+def test_exhaustive_masks_are_all_subsets_once(maskable: np.ndarray) -> None:
+    drawn = draw_all(me.Exhaustive(), MaskKey(), np.arange(len(maskable)), maskable)
+    for row, allowed in enumerate(maskable):
+        mine = [tuple(mask) for mask in drawn.masked[drawn.row == row]]
+        assert len(mine) == len(set(mine)) == 2 ** int(allowed.sum()) - 1
+        assert set(mine) == {tuple(mask) for mask in every_mask(allowed)}
+
 
 @pytest.mark.parametrize(("n_tokens", "count"), [(21, "2.097e+6"), (64, "1.845e+19"), (3072, "e+924")])
 def test_exhaustive_refuses_more_than_20_tokens_and_says_how_many_masks_there_are(

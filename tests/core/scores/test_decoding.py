@@ -126,6 +126,12 @@ def test_thresholds_and_bounds_from_one_token_to_all_tokens_a_step() -> None:
     assert lowest.kind == highest.kind == "policy"
 
 
+@pytest.mark.parametrize("name", POLICIES)
+def test_the_probabilities_of_a_policy_add_up_to_one(name: str) -> None:
+    estimate = me.estimate_evidence(Learned(4, 3), every_row(4, 3), POLICIES[name])
+    assert np.exp(estimate.per_observation).sum() == pytest.approx(1.0, abs=1e-12)
+
+
 @pytest.mark.parametrize(
     "name",
     ["right-to-left", "confidence", "margin", "three at once in blocks", "threshold", "bound in blocks"],

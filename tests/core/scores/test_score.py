@@ -8,8 +8,18 @@ import pytest
 import torch
 
 import maskevidence as me
+import oracles
 from maskevidence.core.model import as_tokens
 from maskevidence.core.tokens import Tokens
+
+
+def random_masks(tokens: Tokens, seed: int) -> torch.Tensor:
+    """A random non-empty subset of each row's maskable tokens."""
+    rng = np.random.default_rng(seed)
+    masked = tokens.maskable.numpy() & (rng.random(tokens.maskable.shape) < 0.5)
+    for row in np.flatnonzero(~masked.any(1)):
+        masked[row, rng.choice(np.flatnonzero(tokens.maskable[row].numpy()))] = True
+    return torch.from_numpy(masked)
 
 
 class Constant(torch.nn.Module):
@@ -23,6 +33,19 @@ class Constant(torch.nn.Module):
 
     def log_conditionals(self, tokens: Tokens, masked: torch.Tensor) -> torch.Tensor:
         return self.value.expand(masked.shape)
+
+
+def test_scores_and_their_gradients_equal_the_block_matrices(build, mixed_tokens) -> None:
+    model, tokens = build(6), mixed_tokens(8, 6)
+    masked = random_masks(tokens, 1)
+    scores = me.score_masks(model, tokens, masked)
+    np.testing.assert_allclose(scores.detach(), oracles.scores(model, tokens, masked), rtol=1e-11)
+    scores.sum().backward()
+    for parameter in model.parameters():
+        expected = oracles.numerical_gradient(
+            lambda: float(oracles.scores(model, tokens, masked).sum()), parameter
+        )
+        np.testing.assert_allclose(parameter.grad, expected, rtol=1e-6, atol=1e-7)
 
 
 def test_only_masked_tokens_count() -> None:

@@ -1,12 +1,17 @@
 """Tables on terminals of any width: they fit, and no number is cut."""
 
+import json
 from io import StringIO
+from pathlib import Path
 
 import pytest
 from rich.console import Console
 
+from command_line import CommandLine
 from maskevidence.core.show.parts import Page, Table, Value, ValueRows
 from maskevidence.core.show.terminal import print_page
+from maskevidence.core.show.words import digits_for, plus_minus, typeset
+from report_runs import write_table
 
 COLUMNS = ["run", "log evidence", "behind best", "wins"]
 ROWS = [
@@ -45,6 +50,28 @@ def test_numbers_are_whole(width: int, numbers_per_line: int) -> None:
     whole = ("-12345.6789", "123.4567 ± 12.3456")
     assert sum(number in line for number in whole) == numbers_per_line
     assert all(any(number in line for line in lines) for number in whole)
+
+
+@pytest.mark.parametrize("columns", [40, 80])
+def test_compare_fits(
+    columns: int, run: CommandLine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    write_table(tmp_path / "table.csv")
+    runs = [tmp_path / "ppca", tmp_path / "factor-analysis"]
+    for model, folder in zip(("ppca:2", "factor-analysis:1"), runs, strict=True):
+        assert run("score", model, tmp_path / "table.csv", "--out", folder).code == 0
+    monkeypatch.setenv("COLUMNS", str(columns))
+    result = run("compare", *runs, "--json", tmp_path / "compared.json")
+    assert result.code == 0, result.err
+    compared = json.loads((tmp_path / "compared.json").read_text())
+    (behind,) = compared["differences"]
+    assert max(map(len, result.out.splitlines())) <= columns
+    assert "…" not in result.out
+    digits = digits_for(behind["standard_error"])
+    for entry in compared["ranking"]:
+        assert typeset(entry["log_evidence"], digits) in result.out
+    assert plus_minus(behind["difference"], behind["standard_error"], digits, typeset) in result.out
+    assert "Bayes" not in result.out
 
 
 @pytest.mark.parametrize("width", [40, 80, 140])

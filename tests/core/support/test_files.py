@@ -2,6 +2,7 @@
 
 import csv
 import io
+import json
 import math
 import os
 import socket
@@ -13,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from command_line import CommandLine
 from maskevidence.core.errors import InputError
 from maskevidence.core.support.files import (
     check_place,
@@ -213,3 +215,20 @@ class TestPlacesThatAreNoFiles:
                 write_json(place, {})
         assert link.is_symlink()
         assert sorted(os.listdir(tmp_path)) == ["a.json", "folder"]
+
+
+def test_the_command_line_writes_into_a_pipe_and_through_a_link(tmp_path: Path, run: CommandLine) -> None:
+    rows, pipe, link = tmp_path / "rows.csv", tmp_path / "pipe", tmp_path / "link.json"
+    rows.write_text("a,b\n" + "\n".join(f"{k},{k * k % 7}" for k in range(20)))
+    os.mkfifo(pipe)
+    link.symlink_to("target.json")
+    received: list[str] = []
+    reader = threading.Thread(target=lambda: received.append(pipe.read_text()), daemon=True)
+    reader.start()
+    command = ("score", "gaussian", rows, "--json")
+    assert run(*command, pipe).code == 0
+    assert run(*command, link).code == 0
+    reader.join(timeout=60)
+    assert json.loads(received[0])["log_evidence"] == read_json(tmp_path / "target.json")["log_evidence"]
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+    assert link.is_symlink()

@@ -70,6 +70,17 @@ def test_the_exact_objectives_reach_maximum_likelihood(objective: Any, holes: bo
     assert model.score_samples(x).mean() == pytest.approx(best.score_samples(x).mean(), abs=1e-5)
 
 
+@pytest.mark.slow
+def test_random_sizes_come_close_to_maximum_likelihood() -> None:
+    x = rows(200)
+    best = me.models.PPCA(D, 2).fit(x).score_samples(x).mean()
+    model = me.models.PPCA(D, 2, seed=3)
+    history = me.fit(model, x, me.RandomSize(1, 1), epochs=150, learning_rate=0.03, batch_size=100)
+    assert len(history) == 150
+    assert history.log_evidence[-1] == pytest.approx(model.score_samples(x).mean(), rel=1e-12)
+    assert best - 0.03 < history.log_evidence[-1] <= best
+
+
 @pytest.mark.parametrize("name", sorted(OPTIMIZERS))
 @pytest.mark.parametrize(
     "build", [lambda: me.models.FactorAnalysis(D, 2, seed=4), Dropout], ids=["fa", "net"]

@@ -46,6 +46,14 @@ def test_the_fit_has_no_gradient() -> None:
         assert parameter.grad.abs().max() < 1e-5
 
 
+def test_the_fit_is_better_than_the_truth_and_than_ppca() -> None:
+    """Maximum likelihood beats the true parameters, and the special case of equal noise variances."""
+    x = TRUTH.sample(300, seed=1)
+    fitted = me.models.FactorAnalysis(7, 2).fit(x).score_samples(x).mean()
+    assert fitted > TRUTH.score_samples(x).mean()
+    assert fitted > me.models.PPCA(7, 2).fit(x).score_samples(x).mean()
+
+
 def test_ppca_with_little_noise_is_within_the_bound() -> None:
     """Breast-cancer with 29 factors: the noise of PPCA is 1.3e-4 of each column's variance."""
     datasets = pytest.importorskip("sklearn.datasets", reason="the extra sklearn is not installed")

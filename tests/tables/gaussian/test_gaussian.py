@@ -64,6 +64,17 @@ class TestFamily:
         expected = oracles.gaussian_log_evidence(*oracles.parameters_of(model), *arrays)
         np.testing.assert_allclose(model.log_evidence(tokens).detach(), expected, rtol=1e-10)
 
+    def test_gradients_of_the_evidence_equal_central_differences(self, build, mixed_tokens) -> None:
+        model, tokens = build(5), mixed_tokens(6, 5)
+        arrays = [part.numpy() for part in (tokens.values, tokens.maskable, tokens.context)]
+        model.log_evidence(tokens).sum().backward()
+        for parameter in model.parameters():
+            expected = oracles.numerical_gradient(
+                lambda: float(oracles.gaussian_log_evidence(*oracles.parameters_of(model), *arrays).sum()),
+                parameter,
+            )
+            np.testing.assert_allclose(parameter.grad, expected, rtol=1e-6, atol=1e-7)
+
     def test_samples_have_the_models_moments(self, build) -> None:
         """A z-test of each mean and second moment, and a chi-square test of the distances from the mean."""
         model, n = build(4), 20_000
@@ -75,6 +86,21 @@ class TestFamily:
         assert (np.abs(found - covariance) < 4 * error).all()
         white = np.linalg.solve(np.linalg.cholesky(covariance), (x - mean).T)
         assert kstest((white**2).sum(0), chi2(4).cdf).pvalue > 1e-3
+
+    def test_holes_are_filled_by_conditional_means_and_variances(self, build) -> None:
+        model = build(6)
+        x = model.sample(12, seed=2)
+        holes = np.random.default_rng(0).random(x.shape) < 0.4
+        holes[:, 3] = False
+        filled = model.impute(np.where(holes, np.nan, x))
+        np.testing.assert_array_equal(filled.values[~holes], x[~holes])
+        assert (filled.variance[~holes] == 0).all()
+        for row in range(12):
+            mean, spread = oracles.condition(*oracles.parameters_of(model), x[row], ~holes[row])
+            np.testing.assert_allclose(filled.values[row][holes[row]], mean[holes[row]], rtol=1e-9)
+            np.testing.assert_allclose(
+                filled.variance[row][holes[row]], np.diag(spread)[holes[row]], rtol=1e-9
+            )
 
 
 class TestOrderings:
@@ -126,6 +152,16 @@ class TestOrderings:
         expected = self.expected(model, tokens, torch.from_numpy(ranks))
         torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-11)
 
+    def test_the_sum_over_sizes_is_the_chain_rule_of_one_order(self, build_gaussian) -> None:
+        """The sums differ between orders; their mean over all 24 orders of 4 tokens is the evidence."""
+        model, tokens = build_gaussian(4), complete(1, 4)
+        orders = torch.cartesian_prod(*[torch.arange(4)] * 4)
+        orders = orders[(orders.sort(dim=1).values == torch.arange(4)).all(1)]
+        assert len(orders) == 24
+        sums = model.score_orderings(tokens[torch.zeros(24, dtype=torch.int64)], orders).sum(1)
+        assert sums.std().item() > 1e-3
+        assert sums.mean().item() == pytest.approx(model.log_evidence(tokens).item(), rel=1e-12)
+
 
 def test_free_parameters_are_counted_which_decide_the_smallest_model() -> None:
     """A rotation of K factors leaves a density as it is: K (K - 1)/2 of the loadings are not free."""
@@ -143,6 +179,13 @@ class TestFit:
         mean, covariance = oracles.parameters_of(model)
         np.testing.assert_allclose(mean, x.mean(0), rtol=1e-13)
         np.testing.assert_allclose(covariance, np.cov(x.T, ddof=ddof), rtol=1e-10, atol=1e-12)
+
+    def test_maximum_likelihood_has_no_gradient(self) -> None:
+        x = np.random.default_rng(0).normal(size=(30, 3))
+        model = me.models.Gaussian(n_features=3).fit(x)
+        model.log_evidence(model.tokens(x)).mean().backward()
+        for parameter in model.parameters():
+            assert parameter.grad.abs().max() < 1e-12
 
     def test_columns_of_very_different_units_are_no_problem(self) -> None:
         x = np.random.default_rng(0).normal(size=(50, 3)) * [1e-8, 1.0, 1e8]

@@ -66,6 +66,37 @@ def test_em_and_the_ascent_find_the_same_maximum(
     assert by_em or torch.equal(fast.covariance, slow.covariance)
 
 
+@models
+@pytest.mark.filterwarnings("ignore::maskevidence.core.errors.ConvergenceWarning")
+def test_the_likelihood_never_falls(new: Callable) -> None:
+    x = table()
+    reached = [new(D).fit(x, max_iterations=n).score_samples(x).mean() for n in (2, 3, 4, 6, 9, 14, 30, 100)]
+    assert (np.diff(reached) > -1e-12).all()
+    assert reached[0] < reached[-1] - 1e-4
+
+
+@models
+def test_the_fit_beats_the_truth_and_a_fit_to_filled_holes(new: Callable) -> None:
+    model = new(D)
+    truth = new(D).fit(np.nan_to_num(table(share=0.0)))
+    x = truth.sample(300, seed=1)
+    x[np.random.default_rng(0).random(x.shape) < 0.2] = np.nan
+    x = x[~np.isnan(x).all(1)]
+    fitted = model.fit(x).score_samples(x).mean()
+    assert fitted > truth.score_samples(x).mean()
+    filled = new(D).fit(np.where(np.isnan(x), np.nanmean(x, axis=0), x))
+    assert fitted > filled.score_samples(x).mean()
+
+
+@models
+def test_a_shift_of_the_data_shifts_only_the_mean(new: Callable) -> None:
+    x, shift = table(), np.array([1e6, -3.0, 0.0, 50.0, 1e4, 0.1, 7.0])
+    plain, shifted = new(D).fit(x, tolerance=1e-10), new(D).fit(x + shift, tolerance=1e-10)
+    (mean, covariance), (new_mean, new_covariance) = parameters_of(plain), parameters_of(shifted)
+    np.testing.assert_allclose(new_mean, mean + shift, atol=1e-4)
+    np.testing.assert_allclose(new_covariance, covariance, atol=1e-4)
+
+
 class TestAgainstEm:
     """The same maxima as a thousand steps of EM, at a hundredth of the steps."""
 

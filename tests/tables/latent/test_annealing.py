@@ -37,6 +37,16 @@ def test_the_weights_are_unbiased_even_with_few_temperatures(start: str) -> None
     assert ratio.std() > 0.05  # noise far above rounding
 
 
+def test_the_importance_weighted_bound_with_a_bad_encoder_is_lower() -> None:
+    vae, ppca = linear_vae(loadings(), skill=0.3, wider=0.7)
+    tokens, _ = rows_and_masks(ppca, n=60)
+    annealed = vae.annealed_evidence(tokens, annealing=Annealing(16, 60, 4))
+    with pytest.warns(me.errors.CollapsedWeightsWarning):
+        weighted = vae.importance_evidence(tokens, samples=16)
+    assert weighted.mean < annealed.mean - 3 * annealed.draw_se
+    assert abs(annealed.mean - ppca.log_evidence(tokens).mean().item()) < 3 * annealed.draw_se
+
+
 def test_a_move_leaves_its_density_invariant() -> None:
     """Draws of the exact density between prior and posterior remain draws of it."""
     vae, ppca = linear_vae(loadings())

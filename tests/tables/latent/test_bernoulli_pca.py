@@ -14,6 +14,7 @@ import maskevidence as me
 from maskevidence.core.tokens import Tokens
 from maskevidence.models import BernoulliPCA, Grid, Importance
 from maskevidence.tables.latent.posterior_nodes import posterior_mode
+from oracles import every_mask, sum_over_sizes
 from refusals import one_line
 
 
@@ -125,6 +126,19 @@ def test_many_nodes_in_parts_are_the_same(monkeypatch: pytest.MonkeyPatch) -> No
         same_values_and_gradients(call(), expected, model)
 
 
+@pytest.mark.parametrize("n_components", [1, 2])
+@pytest.mark.parametrize("per_axis", [3, 20])
+def test_the_sum_over_sizes_is_the_quadratures_evidence_for_any_nodes(n_components, per_axis) -> None:
+    model = model_of(10, n_components, scale=3.0, integration=Grid(per_axis, 5.0))
+    tokens = states(10)
+    estimate = me.estimate_evidence(model, tokens[::341], me.Exhaustive(), refine=False)
+    with torch.no_grad():
+        expected = model.log_evidence(tokens)
+    np.testing.assert_allclose(estimate.per_observation, expected[::341], rtol=0, atol=1e-10)
+    assert estimate.kind == "approximate"
+    assert expected.exp().sum().item() == pytest.approx(1.0, abs=1e-10)
+
+
 def test_the_scores_of_an_order_are_those_of_its_masks() -> None:
     model = model_of(9, 2, scale=2.0)
     tokens, _ = mixed(12, 9, seed=3)
@@ -195,6 +209,37 @@ def test_training_nodes_are_not_accurate_and_refined_ones_are() -> None:
     assert (fine - integral.log_evidence).abs().mean() <= 1e-3
     assert "latent nodes" in note
     torch.testing.assert_close(otherwise, integral.log_evidence, rtol=0, atol=0.02)
+
+
+def test_the_conditional_looks_at_the_visible_tokens() -> None:
+    """The authors' code integrates over the prior, which gives the marginal, whatever is visible."""
+    loadings = torch.tensor([[4.0], [4.0], [-4.0]], dtype=torch.float64)
+    model = BernoulliPCA.from_parameters(loadings, integration=Grid(201, 8.0))
+    tokens = Tokens.from_array([[1.0, 1.0, 0.0], [1.0, 0.0, 1.0]])
+    masked = torch.tensor([[True, False, False]] * 2)
+    with torch.no_grad():
+        p = model.log_conditionals(tokens, masked)[:, 0].exp()
+    # by brute force: of many draws from the prior, those that agree with the visible tokens
+    rows = model.sample(400_000, seed=0)
+    for row, found in zip(tokens.values.numpy(), p.tolist(), strict=True):
+        agree = rows[(rows[:, 1:] == row[1:]).all(1), 0]
+        assert found == pytest.approx(agree.mean(), abs=4 * agree.std() / math.sqrt(len(agree)))
+    marginal = 0.5
+    assert p[0] > marginal + 0.3
+    assert p[1] < marginal - 0.3
+
+
+def test_it_is_eq_2_by_enumeration_of_masks() -> None:
+    model = model_of(5, 2)
+    tokens = states(5)[11:12]
+
+    def score(mask: np.ndarray) -> float:
+        masked = torch.from_numpy(mask)[None]
+        return slow_log_conditionals(model, tokens, masked).sum().item() / mask.sum()
+
+    maskable = np.ones(5, dtype=bool)
+    assert len(every_mask(maskable)) == 31
+    assert sum_over_sizes(score, maskable) == pytest.approx(model.log_evidence(tokens).item(), abs=1e-12)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -279,6 +324,29 @@ def test_importance_sampling_agrees_with_the_grid(scale: float) -> None:
             errors.append(max((a - b).abs().max().item() for a, b in zip(found, exact, strict=True)))
     assert errors[2] < errors[0] / 4
     assert errors[2] < 0.02
+
+
+@pytest.mark.slow
+def test_importance_sampling_over_six_dimensions_gives_a_distribution() -> None:
+    model = model_of(6, 6)
+    assert model.integration == Importance()
+    integral = model.integrate(states(6))
+    assert integral.error <= 1e-2
+    assert integral.log_evidence.exp().sum().item() == pytest.approx(1.0, abs=5e-3)
+    tokens = states(6)
+    masked = torch.zeros(64, 6, dtype=torch.bool)
+    masked[:, 2] = True
+    p = model.log_conditionals(tokens, masked)[:, 2].exp()
+    flipped = Tokens.from_array(torch.where(masked, 1 - tokens.values, tokens.values))
+    torch.testing.assert_close(
+        p + model.log_conditionals(flipped, masked)[:, 2].exp(), torch.ones(64).double()
+    )
+    score = me.score_masks(model, tokens, masked).sum()
+    assert all(bool(torch.isfinite(g).all()) for g in torch.autograd.grad(score, list(model.parameters())))
+    by_size = model.score_orderings(tokens[:1], torch.arange(6)[None])[0]
+    hidden = torch.arange(6) < torch.arange(1, 7)[:, None]
+    by_mask = model.log_conditionals(tokens[torch.zeros(6, dtype=torch.int64)], hidden).sum(1)
+    torch.testing.assert_close(by_size, by_mask / torch.arange(1, 7))
 
 
 # Training
@@ -390,6 +458,12 @@ def test_missing_values_are_imputed_by_their_probability() -> None:
     assert filled.values[0, 1] == pytest.approx(p[0, 1])
     assert filled.variance[2, 3] == pytest.approx(p[2, 3] * (1 - p[2, 3]))
     assert filled.variance[1].sum() == 0
+
+
+def test_a_row_of_zeros_has_a_finite_evidence() -> None:
+    model = model_of(20, 2)
+    assert np.isfinite(model.score_samples(np.zeros((1, 20)))).all()
+    assert np.isfinite(me.estimate_evidence(model, np.zeros((1, 20)), me.EverySize(2)).log_evidence)
 
 
 @pytest.mark.parametrize(

@@ -57,6 +57,18 @@ def test_the_importance_weighted_bound_is_below_the_evidence_and_rises_to_it() -
     assert bound.samples == 4096
 
 
+def test_the_bounds_of_the_evidence_are_ordered() -> None:
+    """ELBO <= importance-weighted bound <= log evidence, on average over draws."""
+    vae, ppca = linear_vae(loadings(), skill=0.8, wider=1.3)
+    tokens, _ = rows_and_masks(ppca, n=300)
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        elbo = vae.elbo(tokens, generator=generator, samples=50).mean()
+        weighted = vae.importance_bound(tokens, generator=generator, samples=10).mean()
+        exact = ppca.log_evidence(tokens).mean()
+    assert elbo < weighted - 0.05 < exact - 0.05
+
+
 def test_the_elbo_is_the_evidence_less_the_divergence_from_the_posterior() -> None:
     vae, ppca = linear_vae(loadings(), wider=1.3)
     x = ppca.sample(50, seed=1)
@@ -89,6 +101,19 @@ def test_samples_have_the_models_moments() -> None:
     np.testing.assert_allclose(x.mean(0), ppca.mean.detach().numpy(), atol=0.1)
     np.testing.assert_allclose(np.cov(x.T), ppca.covariance.detach().numpy(), atol=0.4)
     assert (vae.sample(5, seed=1) == vae.sample(5, seed=1)).all()
+
+
+def test_probabilities_of_zero_and_one_sum_to_one() -> None:
+    vae = small("bernoulli", conditioning=ImportanceSampling(16, steps=2, prior_draws=4))
+    tokens = me.Tokens.from_array(binary())
+    masked = torch.from_numpy(np.random.default_rng(1).random((12, D)) < 0.5)
+    masked[:, 0] = True
+    flipped = me.Tokens(
+        torch.where(masked, 1 - tokens.values, tokens.values), tokens.maskable, tokens.context, tokens.ids
+    )
+    with torch.no_grad():
+        total = vae.log_conditionals(tokens, masked).exp() + vae.log_conditionals(flipped, masked).exp()
+    torch.testing.assert_close(total[masked], torch.ones_like(total[masked]))
 
 
 def test_a_bernoulli_evidence_is_that_of_the_integral() -> None:
@@ -187,6 +212,19 @@ def test_training_draws_come_from_torchs_random_state() -> None:
 # Training
 
 
+@pytest.mark.parametrize("likelihood", ["gaussian", "bernoulli"])
+def test_every_parameter_has_a_gradient(likelihood: str) -> None:
+    """Every parameter has a finite gradient that is not 0, with the draws held fixed."""
+    vae = small(likelihood, conditioning=ImportanceSampling(6, steps=1, prior_draws=2)).eval()
+    tokens = me.Tokens.from_array(binary(5))
+    masked = torch.ones(5, D, dtype=torch.bool)
+    masked[:, :2] = False
+    parameters = [p for name, p in vae.named_parameters() if likelihood == "gaussian" or "noise" not in name]
+    value = vae.log_conditionals(tokens, masked).sum()
+    gradients = torch.autograd.grad(value, parameters, allow_unused=True)
+    assert all(g is not None and bool(torch.isfinite(g).all()) and bool((g != 0).any()) for g in gradients)
+
+
 def test_the_gradient_of_an_importance_sampled_conditional_is_that_of_finite_differences() -> None:
     vae = small(conditioning=ImportanceSampling(6, steps=0, prior_draws=2)).eval()
     tokens = me.Tokens.from_array(binary(3))
@@ -222,6 +260,18 @@ def test_training_raises_the_evidence(objective: object) -> None:
     assert vae.importance_evidence(x, samples=256).mean > before + 0.5
 
 
+def test_training_resumes_from_a_checkpoint_bit_by_bit(tmp_path: Path) -> None:
+    x = np.random.default_rng(0).normal(size=(40, D))
+    runs = []
+    for parts in ((4,), (2, 4)):
+        folder = tmp_path / str(len(parts))
+        for epochs in parts:
+            vae = small(conditioning=ImportanceSampling(4, steps=1, prior_draws=1))
+            me.fit(vae, x, me.RandomSize(1, 1), epochs=epochs, batch_size=16, checkpoint=folder)
+        runs.append(torch.cat([p.detach().flatten() for p in vae.parameters()]))
+    assert bool((runs[0] == runs[1]).all())
+
+
 def test_fit_with_missing_values() -> None:
     x = me.models.PPCA.from_parameters(3 * loadings(), 0.5).sample(300, seed=5) + 100.0
     x[np.random.default_rng(0).random(x.shape) < 0.1] = np.nan
@@ -230,6 +280,16 @@ def test_fit_with_missing_values() -> None:
     early = vae.score_samples(x).mean()
     assert vae.fit(x, epochs=40).score_samples(x).mean() > early + 0.5
     assert np.abs(vae.impute(x).values - 100.0).max() < 30
+
+
+def test_a_loss_that_is_not_finite_stops_training() -> None:
+    vae = small()
+    with torch.no_grad():
+        next(vae.decoder.parameters()).fill_(float("inf"))
+    with pytest.raises(
+        me.NumericalError, match=r"training stopped in epoch 1, step 0: .*lower the learning rate"
+    ):
+        me.fit(vae, np.random.default_rng(0).normal(size=(40, D)), me.Elbo(), epochs=2)
 
 
 # Saved models

@@ -233,6 +233,45 @@ def test_a_network_in_training_mode_fills_and_draws_nothing(network: MaskedNetwo
             use()
 
 
+def test_answers_depend_on_visible_cells_alone(network: MaskedNetwork) -> None:
+    tokens = network.tokens(_frame())
+    masked = tokens.maskable & (torch.rand(tokens.maskable.shape, generator=torch.manual_seed(0)) < 0.5)
+    hidden = ~tokens.visible(masked)
+    other = torch.where(hidden & ~masked, 1.0, tokens.values)
+    with torch.no_grad():
+        answer = network._answer(tokens.values, ~hidden)
+        assert torch.equal(answer, network._answer(torch.where(hidden, 1.0, tokens.values), ~hidden))
+        changed = me.Tokens(other, tokens.maskable, tokens.context, tokens.ids)
+        assert torch.equal(
+            network.log_conditionals(tokens, masked), network.log_conditionals(changed, masked)
+        )
+
+
+def test_training_is_deterministic_and_resumes_to_the_same_bits(tmp_path: Path) -> None:
+    x = _mixed_rows(120)
+
+    def trained(**options: object) -> MaskedNetwork:
+        return me.models.MaskedNetwork(4, 16, 1).fit(x, epochs=6, **options)
+
+    first, second = trained(), trained()
+    states = [model.state_dict() for model in (first, second)]
+    assert all(torch.equal(states[0][name], states[1][name]) for name in states[0])
+
+    class Stopped(Exception):
+        pass
+
+    def stop(record: me.core.training.history.EpochRecord, model: object) -> None:
+        if record.epoch == 3:
+            raise Stopped
+
+    with pytest.raises(Stopped):
+        trained(checkpoint=tmp_path, checkpoint_every=1, callbacks=[stop])
+    resumed = trained(checkpoint=tmp_path, checkpoint_every=1)
+    assert resumed.history is not None
+    assert resumed.history.resumed_from == 2
+    assert all(torch.equal(states[0][name], value) for name, value in resumed.state_dict().items())
+
+
 @pytest.mark.parametrize("wide", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_a_fit_finds_its_pace_and_resumes_to_the_same_bits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wide: bool
