@@ -12,7 +12,8 @@ its column of ounces, which is wrong throughout, and without its two indices, ho
 that recur, words with a long tail, and a column of names; swapped words; a code that a share of the rows
 writes with a full stop; one code in rows of all kinds, which is wrong, or is right and stands for no code;
 no errors; names of places that are one edit apart, numbered or lettered, two to an area, in tables of 400 and
-2,000 rows with two and five other columns. `--parts speed` times a table of 100,000 × 15.
+2,000 rows with two and five other columns; goods with prices, numbers and totals, of which some are ten times
+as large or small. `--parts speed` times a table of 100,000 × 15.
 """
 
 import sys
@@ -43,7 +44,8 @@ NEIGHBOURS = {  # names that differ by a digit, or by a letter
     "lettered names": ("Gate {}", "unit-{}", "{}", "north {} road", "{}X", "class {}1"),
 }
 INDEPENDENT = "independent names"
-OTHERS = (*NEIGHBOURS, INDEPENDENT)  # drawn clean, too
+GOODS = "goods"
+OTHERS = (*NEIGHBOURS, INDEPENDENT, GOODS)  # drawn clean, too
 WAYS = (
     ("typing", 0.0),
     ("typing", 0.01),
@@ -291,6 +293,23 @@ def independent(rng: np.random.Generator, n: int, n_others: int) -> pd.DataFrame
     return pd.DataFrame(columns | {"age": rng.integers(18, 90, size=n).astype(str).astype(object)})
 
 
+def goods(rng: np.random.Generator, n: int) -> pd.DataFrame:
+    """Goods whose prices overlap, and totals."""
+    kind = rng.choice(6, n, p=[0.3, 0.25, 0.2, 0.1, 0.1, 0.05])
+    price = (np.array([1.2, 2.5, 3.1, 4.5, 6.0, 7.5])[kind] * np.exp(rng.normal(0, 0.08, n))).round(2)
+    number = 1 + rng.poisson(6, n)
+    return pd.DataFrame(
+        {
+            "kind": vocabulary(rng, 6)[kind].astype(object),
+            "shop": vocabulary(rng, 4)[rng.integers(4, size=n)].astype(object),
+            "price": price,
+            "number": number.astype(float),
+            "total": (price * number * np.exp(rng.normal(0, 0.02, n))).round(2),
+            "degrees": rng.normal(12, 5, n).round(1),
+        }
+    )
+
+
 def mistyped(rng: np.random.Generator, text: str) -> str:
     """A word with another letter, one more, or one less."""
     k, how, letter = int(rng.integers(len(text))), rng.integers(3), rng.choice(list(LETTERS))
@@ -312,6 +331,12 @@ def spoilt(rng: np.random.Generator, frame: pd.DataFrame, way: str, share: float
         wrong = np.column_stack([wrong, np.zeros(len(frame), dtype=bool)])
         table = frame.where(~wrong, code)
         return table, (table != frame).to_numpy() & (way != "no code")
+    if way == "tenfold":
+        numbers = frame.select_dtypes("number")
+        times = np.where(rng.random(numbers.shape) < 0.5, 10.0, 0.1)
+        cells = rng.random(numbers.shape) < share
+        table[numbers.columns] = numbers.where(~cells, (times * numbers).round(2))
+        return table, (table != frame).to_numpy()
     for cell in rng.permutation(frame.size)[: round(share * frame.size)]:
         i, j = divmod(int(cell), frame.shape[1])
         other = frame.iat[int(rng.integers(len(frame))), j]
@@ -342,6 +367,18 @@ def settings(kind: str, n_rows: int) -> list[Setting]:
                 share,
             )
             for way, share in WAYS
+        ]
+    if kind == GOODS:
+        return [
+            Setting(
+                f"goods, {n} rows, tenfold {100 * share:g} %",
+                [n, round(1000 * share)],
+                draw,
+                "tenfold",
+                share,
+            )
+            for n, draw in ((n, partial(goods, n=n)) for n in (2 * n_rows // 5, 2 * n_rows))
+            for share in (0.0, 0.003, 0.01)
         ]
     draw = independent if kind == INDEPENDENT else partial(neighbouring, kind=kind)
     return [
@@ -399,7 +436,7 @@ def main() -> int:
     parser.add_argument(
         "--only", default=",".join([*KINDS, *OTHERS]), help="kinds of drawn tables between commas"
     )
-    parser.add_argument("--sets", type=int, default=14, help="drawn tables of each of 48 settings")
+    parser.add_argument("--sets", type=int, default=14, help="drawn tables of each of 54 settings")
     parser.add_argument(
         "--rows",
         type=int,

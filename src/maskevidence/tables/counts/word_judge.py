@@ -372,12 +372,16 @@ class WordJudge(CellJudge):
                 share[there, j] = _right_share(levels[0][there, j], [each[there, j] for each in levels])
                 share[there, j] = np.maximum(share[there, j], self._share_of_rare(rows, there, j))
             of_values[there, j] = _broken_share(rows[there, j], [each[there, j] for each in breaks])
-            for value in np.unique(rows[there, j][of_values[there, j] <= rate]):
+            called = np.minimum(share[there, j], of_values[there, j]) <= rate
+            if spelling is not None:
+                place = np.searchsorted(self.counted.listed[j], rows[there, j])
+                called &= spelling.counts[place] > _RARE
+            for value in np.unique(rows[there[called], j]):
                 own = there[rows[there, j] == value]
                 by_row = self._expected_share(rows, there, j, value)
+                share[own, j] = np.maximum(share[own, j], by_row)
                 of_values[own, j] = np.maximum(of_values[own, j], by_row)
             if spelling is not None:  # "none" among codes may stand in rows of all kinds
-                place = np.searchsorted(self.counted.listed[j], rows[there, j])
                 of_values[there[~spelling.as_most[place]], j] = 1.0
         with np.errstate(invalid="ignore"):  # NaN for holes
             suspicion = judged.suspicion - np.log(np.maximum(share, _FLOOR))
