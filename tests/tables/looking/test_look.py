@@ -384,8 +384,25 @@ def test_a_wrong_cell_of_a_row_that_is_not_judged_again_stays_hidden() -> None:
     with course("looking", dict.fromkeys(("gaussian", "suspect", "cells"), (5, 1.0))) as plan:
         models = folds.fit_all(x, plan, 1)
         values, *_ = folds.without_suspicious(models, plan, np.inf)
-        _, values = folds.search(models, values, plan, (50, Search(n_planted=0)))
-    assert np.isnan(values[row, 1])
+        found = folds.search(models, values, plan, (50, Search(n_planted=0)))
+    assert np.isnan(folds.without(found, values)[row, 1])
+
+
+def test_numbers_beside_words_are_judged_by_kernels() -> None:
+    """Counts, which fill the words best, did not list a mass of 260.1 beside 26."""
+    rng, n = np.random.default_rng(0), 200
+    frame = pd.DataFrame(
+        {"town": rng.choice(["Bern", "Basel", "Genf"], n), "mass": rng.normal(26, 4, n).round(1)}
+    )
+    frame["sugar"], frame["state"] = rng.normal(6, 1, n).round(1), frame["town"].str.upper()
+    frame.loc[[20, 30], "mass"], frame.loc[7, "sugar"] = [260.1, -9.0], 65.0
+    frame.loc[3, "mass"] = np.nan
+    seen = me.look(frame, model="mixture-transition")
+    listed = [(cell.row, cell.column) for cell in seen.cells]
+    assert set(listed[:2]) == {(20, "mass"), (7, "sugar")}
+    assert (30, "mass") in listed[:5]
+    assert any("judged by kernel-gaussian" in note for note in seen.notes)
+    assert 15 < seen.to_frame()["mass"][3] < 35
 
 
 def test_a_copy_fills_the_holes_of_its_column_exactly() -> None:

@@ -24,7 +24,7 @@ from maskevidence.tables.looking.look_result import Look
 from maskevidence.tables.looking.looked import Modelled
 from maskevidence.tables.looking.pace import ENDS, Clock
 from maskevidence.tables.table_options import ImputeOptions, LookOptions, TableOptions
-from maskevidence.tables.wrong_cells.found_cells import WrongCells, with_numbers
+from maskevidence.tables.wrong_cells.found_cells import WrongCells, judged_by_kernels, with_numbers
 
 if TYPE_CHECKING:
     from maskevidence.tables.filling import Filling
@@ -260,13 +260,17 @@ def _searched(
         return folds.search(models, values, clock.course, size)
     of_numbers = values[:, [folds.table.columns.index(name) for name in numbers.table.columns]]
     clock.course.left[KERNELS] = len(folds.parts)
+    clock.course.seconds.setdefault(KERNELS, clock.course.seconds[folds.word])
     kernels = numbers.fit_all(of_numbers, clock.course, 3)
     (n, how), (most, how_numbers) = size, clock.search(numbers, kernels, of_numbers, seed)
     if min(n, most) < len(values):
         n, most = n // 2, most // 2  # both searches in the time of one
     n = min(n, most)
     found = folds.search(models, values, clock.course, (n, how))
-    return with_numbers(found, numbers.search(kernels, of_numbers, clock.course, (n, how_numbers)))
+    by_kernels = numbers.search(kernels, of_numbers, clock.course, (n, how_numbers))
+    return with_numbers(
+        found, replace(by_kernels, notes=(*by_kernels.notes, judged_by_kernels(numbers.table)))
+    )
 
 
 def _words(folds: Folds, options: LookOptions) -> list[str]:

@@ -11,6 +11,7 @@ from jaxtyping import Bool, Float64, Int64
 from maskevidence.core.show.parts import Page, Table
 from maskevidence.core.show.shown import Columns, Shown
 from maskevidence.core.show.words import cell_text, count, figures, p_text
+from maskevidence.core.support.checks import some_of
 from maskevidence.core.table import Table as Data
 from maskevidence.core.table import cell_value
 from maskevidence.tables.reading.dates import DateForm
@@ -247,6 +248,11 @@ def with_numbers(found: WrongCells, of_numbers: WrongCells) -> WrongCells:
         calls=_numbered(calls, suspicion),
         notes=(*found.notes, *(note for note in of_numbers.notes if note not in found.notes)),
     )
+
+
+def judged_by_kernels(table: Data) -> str:
+    """A note for a table with words and these columns of numbers."""
+    return f"numbers are judged by kernel-gaussian, without the words: {some_of(table.columns)}"
 
 
 def _numbered(calls: Int64[np.ndarray, "N D"], suspicion: Float64[np.ndarray, "N D"]) -> Any:

@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float64, Int64
 from maskevidence.core.errors import InputError, NumericalError
 from maskevidence.core.model import DENSITY, check_conditionals
 from maskevidence.core.show.words import count
-from maskevidence.core.support.checks import some_of, whole_number
+from maskevidence.core.support.checks import whole_number
 from maskevidence.core.support.keyed_random import first_copies
 from maskevidence.core.support.progress import Advance, progress
 from maskevidence.core.table import Table, as_table, with_levels_of, with_values
@@ -42,6 +42,7 @@ from maskevidence.tables.wrong_cells.far_limits import far_limits
 from maskevidence.tables.wrong_cells.found_cells import (
     WrongCell,
     WrongCells,
+    judged_by_kernels,
     name_of_row,
     odd_cells,
     value_of,
@@ -203,8 +204,7 @@ def _numbers_by_kernels(
         found = _found(_by_word(parse_model(KERNELS)[0], rows, known, folding), how)
     except (InputError, NumericalError) as error:
         return f"numbers are judged by {COUNTS}, which calls none without trusted rows: {error}"
-    note = f"numbers are judged by {KERNELS}, without the words: {some_of(numbers)}"
-    return replace(found, notes=(note, *found.notes))
+    return replace(found, notes=(judged_by_kernels(rows), *found.notes))
 
 
 def _found(task: "_Task", how: Search) -> WrongCells:
