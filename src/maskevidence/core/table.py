@@ -312,9 +312,9 @@ def with_levels_of(table: Table, levels: Mapping[str, Sequence[str]]) -> Table:
         if words is None:
             continue
         position = {word: code for code, word in enumerate(levels[name])}
-        codes = np.array([position.get(word, len(position)) for word in words], dtype=np.float64)
+        codes = np.array([*(position.get(word, len(position)) for word in words), len(position)], float)
         seen = ~np.isnan(values[:, number])
-        values[seen, number] = codes[values[seen, number].astype(np.int64)]
+        values[seen, number] = codes[np.minimum(values[seen, number].astype(np.int64), len(words))]
     own = {name: tuple(levels[name]) for name in table.columns if name in levels}
     return replace(table, values=values, levels=own)
 

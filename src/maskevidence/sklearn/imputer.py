@@ -18,7 +18,7 @@ from maskevidence.sklearn.density_base import PURPOSE, gives_frames, seed_from, 
 from maskevidence.sklearn.network_density import Categories
 from maskevidence.sklearn.residuals import clone_for, held_out_residuals
 from maskevidence.tables.imputation import filled_column
-from maskevidence.tables.table_files import dated_frame
+from maskevidence.tables.table_files import as_missing_dates, dated_frame
 
 _base = import_extra("sklearn.base", "sklearn", PURPOSE)
 _impute = import_extra("sklearn.impute", "sklearn", PURPOSE)
@@ -284,9 +284,10 @@ class MaskedImputer(
 
     def _dated(self, X: Any, filled: Any) -> Any:
         """The filled data frame with dates for days, where X has dates."""
-        for name in dated_frame(X)[1]:
+        for name in dated_frame(X, self.day_0_)[1]:
             if name in filled:
                 days, column = filled[name].to_numpy(), X[name]
+                column = as_missing_dates(column) if column.isna().all() else column
                 dates = filled_column(column, days, column.isna().to_numpy(), None, self.day_0_[name])
                 filled = filled.assign(**{name: dates})
         return filled

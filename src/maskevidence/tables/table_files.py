@@ -303,16 +303,27 @@ def dated_frame(data: Any, day_0: Mapping[str, str] = {}) -> tuple[Any, dict[str
 
     frame, forms, options = data, dict[str, Any](), FileOptions(day_0=day_0)
     for place, dtype in enumerate(data.dtypes if hasattr(data, "iloc") else ()):
-        if getattr(dtype, "kind", "O") in "biuf" or str(dtype) == "category":
+        name, column = str(data.columns[place]), data.iloc[:, place]
+        if name in day_0 and column.isna().all():
+            column = as_missing_dates(column)
+        elif getattr(dtype, "kind", "O") in "biuf" or str(dtype) == "category":
             continue
-        name = str(data.columns[place])
-        cells = pa.table({name: _arrow_column(name, data.iloc[:, place])}).column(0)
+        cells = pa.table({name: _arrow_column(name, column)}).column(0)
         if types.is_date(cells.type) or types.is_timestamp(cells.type):
             read = read_columns({name: cells}, None, options)[name]
             frame = frame if forms else data.copy(deep=False)
             frame.isetitem(place, read.values)
             forms[name] = read.form
     return frame, forms
+
+
+def as_missing_dates(column: Any) -> Any:
+    """A data frame column without any value as a column of dates."""
+    return (
+        column
+        if getattr(column.dtype, "kind", "O") == "M"
+        else column.isna().map({}).astype("datetime64[ns]")
+    )
 
 
 def days_0_of(table: Table) -> dict[str, str]:

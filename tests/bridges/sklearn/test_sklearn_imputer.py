@@ -208,6 +208,19 @@ def test_a_number_marks_no_hole_among_dates() -> None:
         MaskedImputer(missing_values=0).fit(frame)
 
 
+def test_rows_without_any_date_are_filled_by_dates() -> None:
+    """Numbers of days, or a TypeError, where the column was no longer one of dates."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"a": rng.normal(size=40), "b": rng.normal(size=40)})
+    frame["day"] = pd.Timestamp("2024-01-31") + pd.to_timedelta((30 * frame["a"]).round(), "D")
+    imputer = MaskedImputer(random_state=0).set_output(transform="pandas").fit(frame)
+    expected = imputer.transform(frame.head(2).assign(day=pd.to_datetime([None, None])))
+    for missing in (None, np.nan, pd.Series([pd.NaT, pd.NaT], dtype=object)):
+        pd.testing.assert_frame_equal(
+            imputer.transform(frame.head(2).assign(day=missing)), expected, check_dtype=False
+        )
+
+
 def test_nullable_columns_beside_words() -> None:
     ill, n = (
         pd.array([True, False, None, True] * 20, dtype="boolean"),

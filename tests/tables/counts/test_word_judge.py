@@ -415,6 +415,36 @@ def test_calls_of_words_and_numbers_are_numbered_together() -> None:
     assert sorted(found.calls[found.calls > 0]) == list(range(1, 1 + int(found.called.sum())))
     of_call = {int(found.calls[i, j]): found.suspicion[i, j] for i, j in np.argwhere(found.calls > 0)}
     assert [of_call[k] for k in sorted(of_call)] == sorted(of_call.values(), reverse=True)
+    for cell in found.cells:
+        at = cell.row, list(frame).index(cell.column)
+        assert (cell.suspicion, cell.p_value) == (found.suspicion[at], found.p_values[at])
+        assert (cell.called, cell.one_of) == (found.called[at], "")
+    assert {(cell.row, cell.column) for cell in found.cells} >= {
+        (i, frame.columns[j]) for i, j in np.argwhere(found.called).tolist()
+    }
+
+
+def test_a_yes_no_that_numbers_half_tell_is_not_called_in_any_order_of_columns() -> None:
+    """Six right cells were called with the columns in reverse."""
+    rng, n = np.random.default_rng(0), 300
+    place, factor = rng.integers(4, size=n), rng.normal(size=n)
+    frame = pd.DataFrame(
+        {
+            "city": np.array(CITIES)[place],
+            "zip": np.array(["z35", "z36", "z37", "z38"])[place],
+            "state": np.array(["al", "al", "tn", "ga"])[place],
+            "height": (170 + 8 * factor + 2 * rng.normal(size=n) + 3 * place).round(1),
+            "weight": (70 + 9 * factor + 2 * rng.normal(size=n)).round(1),
+            "ok": np.where(factor + rng.normal(size=n) > 0, "ja", "nein"),
+        }
+    )
+    for k in range(14):
+        frame.loc[k, "city"] = frame.city[k][: k % 6] + "x" + frame.city[k][k % 6 + 1 :]
+    frame.loc[20:23, "state"] = "ga"
+    frame = frame.mask(rng.random(frame.shape) < 0.03)
+    for each in (frame, frame[frame.columns[::-1]]):
+        found = me.wrong_cells("mixture-transition", each)
+        assert {cell.column for cell in found.cells if cell.called} == {"city"}
 
 
 def test_numbers_that_kernels_cannot_take_are_judged_by_counts() -> None:

@@ -485,6 +485,19 @@ def test_without_trusted_rows_the_note_says_on_what_the_rate_rests() -> None:
     assert not me.wrong_cells("gaussian", rows).called.any()
 
 
+def test_a_table_with_limits_and_a_word_that_trusted_rows_lack() -> None:
+    """The search ended in an IndexError."""
+    x, words = np.random.default_rng(0).normal(size=100), np.tile([0.0, 1.0], 50)
+    limits, values = {"x": {1: (-np.inf, -0.5)}}, np.column_stack([words, x])
+    values[1, 1] = np.nan
+    known = Table("t", values, ("city", "x"), np.arange(100), levels={"city": ("a", "b")}, limits=limits)
+    values = values.copy()
+    values[:2, 0] = 2
+    table = replace(known, values=values, levels={"city": ("a", "b", "zzz")})
+    found = me.wrong_cells("kernel-gaussian", table, trusted=known)
+    assert [cell.fault for cell in found.cells if cell.column == "city"] == ["unknown word"] * 2
+
+
 def test_the_result_as_a_page_a_frame_and_json() -> None:
     model = correlated()
     rows = model.sample(400, seed=1)

@@ -25,6 +25,7 @@ _ALL_WRONG = np.log(0.1)  # the odds that a rare word's cells are all wrong, if 
 _LEAST = 1.0  # nats; less suspicious cells are not called
 _BEFORE = 0.25  # cells of each column, added to both counts
 _FEWEST = 3  # cells of a value that break a rule
+_EVERYWHERE = 0.05  # the highest probability of a value that rows of all kinds may have by mistake
 _HALF = 0.5  # of a column, which a row says of it, if it is to break a rule
 _ANYWHERE = 1.0  # right cells, added to those of all columns
 _NEAR_UNIQUE = 0.3  # the share of words that occur once, above which a new one is not called
@@ -395,7 +396,7 @@ class WordJudge(CellJudge):
         """The share of right cells among those of a value that their rows expect as little.
 
         Rows that expect the value with a probability p have it in a share p of them: the few pears among
-        apples of the same price. The part of p that half of the other rows have is left out.
+        apples of the same price. The part of p that half of the other rows have is left out, if it is small.
 
         Args:
             there: the rows with a value in the column.
@@ -404,7 +405,9 @@ class WordJudge(CellJudge):
         own = other[:, j] == value
         other[:, j] = value
         p = np.exp(self._one_column(other, j, there) + self.counted.log_unit[j])
-        p = np.maximum(p - np.median(p[~own]), 0.0) if not own.all() else p
+        everywhere = float(np.median(p[~own])) if not own.all() else 1.0
+        if everywhere < _EVERYWHERE:
+            p = np.maximum(p - everywhere, 0.0)
         ordered, of_own = np.sort(p), p[own]
         expected = np.append(0.0, np.cumsum(ordered))[np.searchsorted(ordered, of_own, "right")]
         share: Float64[np.ndarray, " n"] = np.minimum(

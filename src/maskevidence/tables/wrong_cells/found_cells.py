@@ -1,7 +1,7 @@
 """The suspicious cells of a table, as a result."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -226,19 +226,27 @@ def with_numbers(found: WrongCells, of_numbers: WrongCells) -> WrongCells:
     suspicion, p_values, called, calls = (
         each.copy() for each in (found.suspicion, found.p_values, found.called, found.calls)
     )
+    of_several = np.flatnonzero(np.bincount(calls.ravel()) > 1)
+    calls[np.isin(calls, np.intersect1d(of_several, calls[:, place]))] = (
+        0  # the second search has its own sets
+    )
     suspicion[:, place] = np.fmax(suspicion[:, place], of_numbers.suspicion / 2)
     p_values[:, place] = np.where(called[:, place], p_values[:, place], of_numbers.p_values)
     both = np.where(of_numbers.calls > 0, calls.max(initial=0) + of_numbers.calls, calls[:, place])
     calls[:, place], called[:, place] = both, called[:, place] | of_numbers.called
     listed = {(cell.row, cell.column) for cell in of_numbers.cells}
     cells = [cell for cell in found.cells if (cell.row, cell.column) not in listed]
-    at = {int(key): k for k, key in enumerate(found.table.ids)}
-    cells = [
-        cell
-        if cell.fault in (*UNREAD, FAR)
-        else replace(cell, suspicion=float(suspicion[at[cell.row], found.table.columns.index(cell.column)]))
-        for cell in (*cells, *of_numbers.cells)
-    ]
+    at, columns = {int(key): k for k, key in enumerate(found.table.ids)}, found.table.columns
+    for k, cell in enumerate(cells := [*cells, *of_numbers.cells]):
+        if cell.fault not in (*UNREAD, FAR):
+            i, j = at[cell.row], columns.index(cell.column)
+            cells[k] = replace(
+                cell,
+                suspicion=float(suspicion[i, j]),
+                p_value=float(p_values[i, j]),
+                called=bool(called[i, j]),
+                one_of=one_of(calls, columns, (i, j)),
+            )
     return replace(
         found,
         cells=tuple(sorted(cells, key=lambda cell: (cell.fault not in UNREAD, -cell.suspicion))),
@@ -248,6 +256,13 @@ def with_numbers(found: WrongCells, of_numbers: WrongCells) -> WrongCells:
         calls=_numbered(calls, suspicion),
         notes=(*found.notes, *(note for note in of_numbers.notes if note not in found.notes)),
     )
+
+
+def one_of(calls: Int64[np.ndarray, "N D"], columns: Sequence[str], cell: tuple[int, int]) -> str:
+    """The columns of a cell's call, if that names several cells."""
+    row, call = calls[cell[0]], calls[cell]
+    named = [columns[j] for j in np.flatnonzero(row == call).tolist()] if call else []
+    return ", ".join(named) if len(named) > 1 else ""
 
 
 def judged_by_kernels(table: Data) -> str:

@@ -45,6 +45,7 @@ from maskevidence.tables.wrong_cells.found_cells import (
     judged_by_kernels,
     name_of_row,
     odd_cells,
+    one_of,
     value_of,
     with_numbers,
 )
@@ -53,6 +54,7 @@ from maskevidence.tables.wrong_cells.tails import Tails
 
 _MOST_TRIED = 2**21  # cells of rows in which suggestions are tried at once
 _MOST_KEPT = 50_000  # rows of a file that is read by row groups
+_GROSS = 10.0  # nats of a cell that many would call
 _MOST_AT_ONCE = 1000  # cells that are described in one call, which draws 100 values of each
 _DRAWS = 100  # of an expected value
 _SHIFTS = {"× 10": 10.0, "÷ 10": 0.1, "× 100": 100.0, "÷ 100": 0.01}
@@ -111,8 +113,8 @@ def wrong_cells(
     words are called without trusted rows: how many right ones look wrong for lack of support shows in those
     that one or two rows support, as `WordJudge` says; and cells, also of numbers, of a value that the rows
     expect no more than others, if the rows of other values expect these. A p-value is then this share of
-    right cells. Numbers beside words are also judged by "kernel-gaussian", from the other numbers alone;
-    half of that suspicion counts beside words, and both searches keep the rate.
+    right cells. Without trusted rows, numbers beside words are also judged by "kernel-gaussian", from the
+    other numbers alone; half of that suspicion counts beside words, and both searches keep the rate.
 
     Args:
         model: a fitted model of rows, which has seen neither the table nor the trusted rows; or a MODEL word
@@ -159,8 +161,8 @@ def wrong_cells(
             word, of_auto = auto_word(rows if known is None else known, seed=seed)
             build, notes = parse_model(word)[0], [*of_auto]
         task = _by_word(build, rows, known, (folds, seed))
-        if word == COUNTS:
-            of_numbers = _numbers_by_kernels(task, (rows, known), (folds, seed), how)
+        if word == COUNTS and known is None:
+            of_numbers = _numbers_by_kernels(task, rows, (folds, seed), how)
     if isinstance(of_numbers, WrongCells):
         task = task._replace(coded=replace(task.coded, limits={}))
     elif of_numbers is not None:
@@ -192,16 +194,15 @@ def cells_by_folds(
 
 
 def _numbers_by_kernels(
-    task: "_Task", tables: tuple[Table, Table | None], folding: tuple[int, int], how: Search
+    task: "_Task", table: Table, folding: tuple[int, int], how: Search
 ) -> WrongCells | str | None:
     """The wrong numbers of a table with words, by kernels of its numbers alone; a note if there are none."""
     numbers = [task.coded.columns[j] for j in np.flatnonzero(task.sittings[0].judge.facts.numbers).tolist()]
     if not numbers:
         return None
-    rows, known = (each and each.select(numbers) for each in tables)
-    assert rows is not None
+    rows = table.select(numbers)
     try:
-        found = _found(_by_word(parse_model(KERNELS)[0], rows, known, folding), how)
+        found = _found(_by_word(parse_model(KERNELS)[0], rows, None, folding), how)
     except (InputError, NumericalError) as error:
         return f"numbers are judged by {COUNTS}, which calls none without trusted rows: {error}"
     return replace(found, notes=(judged_by_kernels(rows), *found.notes))
@@ -229,7 +230,9 @@ def _found(task: "_Task", how: Search) -> WrongCells:
         notes.append(
             "no trusted rows: the rate is estimated from the table itself, as if 2 % of its cells were wrong"
         )
-    elif n_trusted and not calls.any():
+    if not n_trusted and not calls.any() and (np.nan_to_num(judged.suspicion) > _GROSS).any():
+        notes.append("no cell is called, since right cells may have tails as heavy: trusted rows would tell")
+    if n_trusted and not calls.any():
         notes.append(
             f"with {count(n_trusted, 'trusted row')} for {count(n_rows, 'row')}, fewer than about "
             f"{math.ceil(n_rows / (how.rate * (n_trusted + 1))):,} calls cannot be made, however suspicious"
@@ -528,7 +531,7 @@ def _described(
                 suspicion=float(found.suspicion[i, j]),
                 p_value=float(found.p_values[i, j]),
                 called=bool(found.called[i, j]),
-                one_of=_one_of(found, i, j),
+                one_of=one_of(found.calls, found.table.columns, (i, j)),
                 fault=FAULTS[judged.fault[i, j]],
                 suggestion=of_cell.suggestion,
                 suggested=suggested,
@@ -584,14 +587,6 @@ def _expected(
                     for k, suggestion in zip(some.tolist(), made, strict=True):
                         found[k] = found[k]._replace(suggestion=suggestion)
     return found
-
-
-def _one_of(found: WrongCells, row: int, column: int) -> str:
-    """The columns of a call of several cells."""
-    call = found.calls[row, column]
-    if not call or found.called[row, column]:
-        return ""
-    return ", ".join(found.table.columns[j] for j in np.flatnonzero(found.calls[row] == call).tolist())
 
 
 def _suggested(
