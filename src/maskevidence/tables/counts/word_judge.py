@@ -25,7 +25,8 @@ _ALL_WRONG = np.log(0.1)  # the odds that a rare word's cells are all wrong, if 
 _LEAST = 1.0  # nats; less suspicious cells are not called
 _BEFORE = 0.25  # cells of each column, added to both counts
 _FEWEST = 3  # cells of a value that break a rule
-_EVERYWHERE = 0.05  # the highest probability of a value that rows of all kinds may have by mistake
+_EVERYWHERE = 0.02  # the highest probability of a value that rows of all kinds may have by mistake
+_NEARLY_ALL = 0.9  # of the other rows
 _HALF = 0.5  # of a column, which a row says of it, if it is to break a rule
 _ANYWHERE = 1.0  # right cells, added to those of all columns
 _NEAR_UNIQUE = 0.3  # the share of words that occur once, above which a new one is not called
@@ -396,7 +397,7 @@ class WordJudge(CellJudge):
         """The share of right cells among those of a value that their rows expect as little.
 
         Rows that expect the value with a probability p have it in a share p of them: the few pears among
-        apples of the same price. The part of p that half of the other rows have is left out, if it is small.
+        apples of the same price. The p that nearly all other rows have at most, up to .02, is left out.
 
         Args:
             there: the rows with a value in the column.
@@ -405,9 +406,8 @@ class WordJudge(CellJudge):
         own = other[:, j] == value
         other[:, j] = value
         p = np.exp(self._one_column(other, j, there) + self.counted.log_unit[j])
-        everywhere = float(np.median(p[~own])) if not own.all() else 1.0
-        if everywhere < _EVERYWHERE:
-            p = np.maximum(p - everywhere, 0.0)
+        everywhere = np.quantile(p[~own], _NEARLY_ALL) if not own.all() else 0.0
+        p = np.maximum(p - min(everywhere, _EVERYWHERE), 0.0)
         ordered, of_own = np.sort(p), p[own]
         expected = np.append(0.0, np.cumsum(ordered))[np.searchsorted(ordered, of_own, "right")]
         share: Float64[np.ndarray, " n"] = np.minimum(
