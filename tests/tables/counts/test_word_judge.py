@@ -389,6 +389,7 @@ def test_numbers_beside_words_are_judged_by_kernels(model: str) -> None:
         suspicions = [cell.suspicion for cell in found.cells]
         assert suspicions == sorted(suspicions, reverse=True)
         assert all(found.suspicion[c.row, list(frame).index(c.column)] == c.suspicion for c in found.cells)
+        assert found.called.any() or any("none of sugar, mass, height is" in note for note in found.notes)
         assert not me.wrong_cells(model, visits(seed, shifted=False)[0]).called.any()
 
 

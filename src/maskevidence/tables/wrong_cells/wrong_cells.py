@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float64, Int64
 from maskevidence.core.errors import InputError, NumericalError
 from maskevidence.core.model import DENSITY, check_conditionals
 from maskevidence.core.show.words import count
-from maskevidence.core.support.checks import whole_number
+from maskevidence.core.support.checks import some_of, whole_number
 from maskevidence.core.support.keyed_random import first_copies
 from maskevidence.core.support.progress import Advance, progress
 from maskevidence.core.table import Table, as_table, with_levels_of, with_values
@@ -230,9 +230,12 @@ def _found(task: "_Task", how: Search) -> WrongCells:
         notes.append(
             "no trusted rows: the rate is estimated from the table itself, as if 2 % of its cells were wrong"
         )
-    if not n_trusted and not calls.any() and (np.nan_to_num(judged.suspicion) > _GROSS).any():
-        notes.append("no cell is called, since right cells may have tails as heavy: trusted rows would tell")
-    if n_trusted and not calls.any():
+        if not calls.any() and (np.nan_to_num(judged.suspicion) > _GROSS).any():
+            notes.append(
+                f"none of {some_of(coded.columns)} is called, since right cells may have tails as heavy: "
+                "trusted rows would tell"
+            )
+    elif n_trusted and not calls.any():
         notes.append(
             f"with {count(n_trusted, 'trusted row')} for {count(n_rows, 'row')}, fewer than about "
             f"{math.ceil(n_rows / (how.rate * (n_trusted + 1))):,} calls cannot be made, however suspicious"
